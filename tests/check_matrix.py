@@ -42,16 +42,16 @@ def check(cell: CellRun, wanted: dict[str, str]) -> list[str]:
     if wanted.get("driver", "auto") != "auto" and wanted["driver"].replace("absent", "none") != cell.axes["driver"]:
         faults.append(f"driver {cell.axes['driver']}, asked for {wanted['driver']}")
     for test, letter in expected(ctk, driver).items():
-        found = cell.outcomes.get(f"{FILE}::{test}", ".")
-        if found != letter:
-            faults.append(f"{test}: expected {letter}, found {found}")
+        outcome = cell.outcomes.get(f"{FILE}::{test}", ".")
+        if outcome != letter:
+            faults.append(f"{test}: expected {letter}, found {outcome}")
     refusal = f"{FILE}::test_driver_compiles_ptx_of_the_toolkit"
     if driver is not None and driver < ctk and "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" not in cell.details[refusal].reason:
         faults.append("the older driver did not answer 222, CUDA_ERROR_UNSUPPORTED_PTX_VERSION")
     backend = "driver" if driver is not None and driver.major != ctk.major else "nvjitlink"
-    linked = [one for one in records.read(cell.files[-1]).tests if one.nodeid.startswith(f"{FILE}::test_relocatable")]
-    wrong = [one for one in linked if list(one.backends) != [backend]]
-    return [*faults, *(f"{one.nodeid}: linked by {one.backends}, expected {backend}" for one in wrong)]
+    linked = [t for t in records.read(cell.files[-1]).tests if t.nodeid.startswith(f"{FILE}::test_relocatable")]
+    wrong = [test for test in linked if list(test.backends) != [backend]]
+    return [*faults, *(f"{test.nodeid}: linked by {test.backends}, expected {backend}" for test in wrong)]
 
 
 def main(folder: str, *names: str) -> int:
@@ -68,7 +68,7 @@ def main(folder: str, *names: str) -> int:
         if plain and any(test.startswith(FILE) for test in cell.outcomes):
             checked += 1
             faults += [f"{cell.name}: {fault}" for fault in check(cell, cells[cell.name].axes)]
-    faults += [f"{one.test} fails in {', '.join(one.cells)}: {one.explanation}" for one in report.partial]
+    faults += [f"{test.test} fails in {', '.join(test.cells)}: {test.explanation}" for test in report.partial]
     sys.stdout.write("".join(f"{fault}\n" for fault in faults))
     sys.stdout.write(f"{len(report.cells)} cells, {checked} of them about drivers, {len(faults)} faults\n")
     return 1 if faults else 0

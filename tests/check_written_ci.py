@@ -48,7 +48,7 @@ def _in_a_folder(top: Path) -> Path:
     root.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", str(top)], check=True)
     (root / "noxfile.py").write_text('# /// script\n# dependencies = ["nox", "nox-poetry>=1,<2"]\n# ///\n')
-    (change,) = (one for one in init.plan_changes(root, "nox") if one.path.suffix == ".yml")
+    (change,) = (change for change in init.plan_changes(root, "nox") if change.path.suffix == ".yml")
     (root / change.path).parent.mkdir(parents=True)
     (root / change.path).write_text(change.content, encoding="utf-8")
     return top / ".github" / "workflows" / "cudalink-python-part.yml"
@@ -59,7 +59,7 @@ def shown() -> tuple[Path, str]:
     examples = ROOT / "docs" / "examples"
     with tempfile.TemporaryDirectory() as folder:  # the page's project is not in a folder of this repository
         shutil.copy(examples / "github" / "pyproject.toml", folder)
-        (change,) = (one for one in init.plan_changes(Path(folder), "nox") if one.path.name == "cudalink.yml")
+        (change,) = (change for change in init.plan_changes(Path(folder), "nox") if change.path.name == "cudalink.yml")
     return examples / "written" / "github.yml", change.content
 
 

@@ -96,12 +96,12 @@ def sample_code(samples: dict[str, bytes]):
 def toolkit() -> CudaVersion:
     """CUDA release of NVRTC and nvJitLink in this environment; a session that promised one fails without it."""
     wanted = os.environ.get("CUDALINK_REQUIRE_TOOLKIT")
-    found = probes.nvjitlink()
-    if wanted is not None and (found.usable is None or wanted not in (str(found.usable), "latest")):
-        pytest.fail(f"this session promised CUDA {wanted}, found {found}")
-    if found.usable is None:
+    nvjitlink = probes.nvjitlink()
+    if wanted is not None and (nvjitlink.usable is None or wanted not in (str(nvjitlink.usable), "latest")):
+        pytest.fail(f"this session promised CUDA {wanted}, found {nvjitlink}")
+    if nvjitlink.usable is None:
         pytest.skip("needs the wheels of a CUDA toolkit: pip install 'pytest-cudalink[cu13]'")
-    return found.usable
+    return nvjitlink.usable
 
 
 @pytest.fixture(scope="session")
@@ -153,8 +153,8 @@ def wheel(once) -> Path:
         command, env = [uv, "build", "-q", "--wheel", "--out-dir", folder, ROOT], {**os.environ, "CC": str(compiler)}
         subprocess.run(command, check=True, capture_output=True, env=env)
 
-    (found,) = once("wheel", build).glob("*.whl")
-    return found
+    (built,) = once("wheel", build).glob("*.whl")
+    return built
 
 
 @pytest.fixture

@@ -26,14 +26,14 @@ class Payload(dict[str, Any]):
 
 def expressions(text: str) -> Iterator[str]:
     """Yield the expressions in a text."""
-    return (found.strip() for found in _IN_TEXT.findall(text))
+    return (expression.strip() for expression in _IN_TEXT.findall(text))
 
 
 def fill(text: str, names: Mapping[str, Any]) -> Any:
     """Return a text with the values of its expressions; the value itself where the text is one expression."""
     if whole := _IN_TEXT.fullmatch(text.strip()):
         return _value(whole[1], names)
-    return _IN_TEXT.sub(lambda found: _text(_value(found[1], names)), text)
+    return _IN_TEXT.sub(lambda match: _text(_value(match[1], names)), text)
 
 
 def truth(condition: str, names: Mapping[str, Any]) -> bool:
@@ -46,22 +46,22 @@ def truth(condition: str, names: Mapping[str, Any]) -> bool:
 
 def _value(text: str, names: Mapping[str, Any]) -> Any:
     code, values = "", {}
-    for found in _TOKEN.finditer(text):
-        if found["text"]:
-            code += repr(found["text"][1:-1].replace("''", "'"))
-        elif found["name"] and not found[4]:
+    for match in _TOKEN.finditer(text):
+        if match["text"]:
+            code += repr(match["text"][1:-1].replace("''", "'"))
+        elif match["name"] and not match[4]:
             code += f"value_{len(values)}"
-            values[f"value_{len(values)}"] = reduce(_part, found["name"].split("."), names)
+            values[f"value_{len(values)}"] = reduce(_part, match["name"].split("."), names)
         else:
-            assert found["name"] or found["sign"] or found[0].isspace(), f"{found[0]!r} in {text!r} is not understood"
-            code += _SIGNS.get(found[0], found[0])
+            assert match["name"] or match["sign"] or match[0].isspace(), f"{match[0]!r} in {text!r} is not understood"
+            code += _SIGNS.get(match[0], match[0])
     return eval(code.strip(), {**_FUNCTIONS, **names["functions"]}, values)
 
 
 def _part(value: Any, name: str) -> Any:
     if value == "" or isinstance(value, Payload):
-        found = value.get(name) if isinstance(value, Payload) else None
-        return "" if found is None else found
+        member = value.get(name) if isinstance(value, Payload) else None
+        return "" if member is None else member
     assert name in value, f"{name!r} is not among {', '.join(value)}"
     return value[name]
 

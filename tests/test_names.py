@@ -13,7 +13,9 @@ from campaigns.conformance.programs.api import THEMES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pytest_cudalink"
-OTHERS = [path for name in ("campaigns", "benchmarks", "tools", "docs") for path in (ROOT / name).rglob("*.py")]
+OTHERS = [
+    path for name in ("tests", "campaigns", "benchmarks", "tools", "docs") for path in (ROOT / name).rglob("*.py")
+]
 OTHERS.append(ROOT / "noxfile.py")
 #: More modules of one name than this are too many; a command and its part have the same, as cli/audit.py and audit/.
 _MOST_MODULES: Final = 3

@@ -96,7 +96,7 @@ def test_wheel_metadata(wheel: Path) -> None:
 def test_pythons_are_those_that_the_release_runs_on() -> None:
     """The classifiers, the session `dist` and the page of platforms name the same Pythons."""
     project = PYPROJECT["project"]
-    classified = [one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: Python :: 3\.\d+$", one)]
+    classified = [la.rpartition(" ")[2] for la in project["classifiers"] if re.search(r":: Python :: 3\.\d+$", la)]
     assert tuple(classified) == PYTHONS
     assert f"CPython {', '.join(PYTHONS[:-1])} and {PYTHONS[-1]}" in PLATFORMS
     assert project["requires-python"] == f">={PYTHONS[0]}"
@@ -107,7 +107,7 @@ def test_links_of_the_readme_are_absolute() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)\s]+)", readme) + re.findall(r"(?:src|srcset|href)=\"([^\"]+)", readme)
     assert targets
-    assert [one for one in targets if not one.startswith(("https://", "#"))] == []
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -199,7 +199,7 @@ def test_citation() -> None:
 
 def test_fragments_of_the_changelog() -> None:
     """Each is one sentence of at most 40 words, in a file that towncrier reads."""
-    kinds = {one["directory"] for one in PYPROJECT["tool"]["towncrier"]["type"]}
+    kinds = {kind["directory"] for kind in PYPROJECT["tool"]["towncrier"]["type"]}
     for path in (ROOT / "changelog.d").glob("*.md"):
         text = path.read_text(encoding="utf-8")
         assert re.fullmatch(rf"[a-z-]+\.({'|'.join(kinds)})\.md", path.name), path

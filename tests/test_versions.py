@@ -57,7 +57,7 @@ def test_parse_refuses(text: str) -> None:
 
 def test_a_specifier_stays_as_it_is() -> None:
     """A number alone stands for all that begins with it."""
-    assert [str(specifier_of(one)) for one in ("13.2", ">=13.2")] == ["==13.2.*", ">=13.2"]
+    assert [str(specifier_of(version)) for version in ("13.2", ">=13.2")] == ["==13.2.*", ">=13.2"]
 
 
 def test_from_driver_refuses_negative() -> None:
@@ -139,9 +139,9 @@ def test_versions_of_emulated_drivers(text: str, said: str) -> None:
 
 def test_versions_that_may_exist() -> None:
     """Each once, the newest that is known first."""
-    found = list(may_exist())
-    assert found[0] == LATEST_KNOWN
-    assert sorted(found) == [CudaVersion(major, minor) for major in range(FIRST_BRANCH) for minor in range(10)]
+    listed = list(may_exist())
+    assert listed[0] == LATEST_KNOWN
+    assert sorted(listed) == [CudaVersion(major, minor) for major in range(FIRST_BRANCH) for minor in range(10)]
 
 
 def test_architectures_of_releases() -> None:

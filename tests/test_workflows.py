@@ -41,7 +41,7 @@ def variants(job: dict[str, Any]) -> list[dict[str, str]]:
 
 def commands(path: Path) -> list[list[str]]:
     """The words of each command of a workflow, for each combination of a matrix, with the variables of the step."""
-    found = []
+    calls = []
     for job in workflow(path)["jobs"].values():
         for step, values in itertools.product(job["steps"], variants(job)):
             environment = {
@@ -52,8 +52,8 @@ def commands(path: Path) -> list[list[str]]:
                 for name, text in environment.items():
                     line = re.sub(rf"\$\{{?{name}\b\}}?", lambda _, text=text: text, line)  # noqa: PLW2901
                 if words := shlex.split(line, comments=True):
-                    found.append(words)
-    return found
+                    calls.append(words)
+    return calls
 
 
 @pytest.fixture(scope="module")
@@ -174,15 +174,15 @@ class Evaluated:
         needs: dict[str, Any] = {}
         for name, job in content["jobs"].items():
             needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
-            ran = all(needs[one]["result"] == "success" for one in needed)
+            ran = all(needs[name]["result"] == "success" for name in needed)
             functions = {**names["functions"], "success": lambda ran=ran: ran}
-            of_job = {**names, "needs": {one: needs[one] for one in needed}, "functions": functions}
+            of_job = {**names, "needs": {name: needs[name] for name in needed}, "functions": functions}
             needs[name] = {"result": "skipped", "outputs": {}}
             if not self.holds(job.get("if", "success()"), of_job):
                 continue
             steps = {step["id"]: {"outputs": outputs} for step in job["steps"] if "id" in step}
-            found = self.of(job.get("outputs", {}), {**of_job, "steps": steps})
-            needs[name] = {"result": "success", "outputs": found}
+            result = self.of(job.get("outputs", {}), {**of_job, "steps": steps})
+            needs[name] = {"result": "success", "outputs": result}
             self.jobs[name] = [
                 self.job(job, {**of_job, "matrix": values, "strategy": {"job-index": float(index)}})
                 for index, values in enumerate(self.variants(job, of_job))
@@ -208,9 +208,9 @@ class Evaluated:
     def of(self, value: Any, names: Mapping[str, Any]) -> Any:
         """A part of the workflow with values in place of expressions."""
         if isinstance(value, dict):
-            return {key: self.of(one, names) for key, one in value.items()}
+            return {key: self.of(value, names) for key, value in value.items()}
         if isinstance(value, list):
-            return [self.of(one, names) for one in value]
+            return [self.of(value, names) for value in value]
         if not isinstance(value, str):
             return value
         self.seen.update(expressions(value))
@@ -225,8 +225,8 @@ class Evaluated:
 def written(value: Any, key: str = "") -> Iterator[str]:
     """Yield the expressions of a part of a workflow; a condition is one without braces, too."""
     if isinstance(value, dict | list):
-        for name, one in value.items() if isinstance(value, dict) else ((key, one) for one in value):
-            yield from written(one, str(name))
+        for name, child in value.items() if isinstance(value, dict) else ((key, value) for value in value):
+            yield from written(child, str(name))
     elif isinstance(value, str):
         yield from expressions(value) if "${{" in value or key != "if" else [value]
 
@@ -299,7 +299,7 @@ def test_expressions_of_what_init_writes(case, tmp_path, monkeypatch, capfd) -> 
 
     (step,) = [step for step in run({"any": "false", "matrix": ""}).jobs["cells"][0]["steps"] if "run" in step]
     (_, *words) = step["run"].split("cudalink ", 1)
-    options = [re.sub(r"\$(\w+)", lambda found: step["env"][found[1]], word) for word in shlex.split(words[0])]
+    options = [re.sub(r"\$(\w+)", lambda match: step["env"][match[1]], word) for word in shlex.split(words[0])]
     monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
     monkeypatch.chdir(tmp_path)
     assert main(options) == 0, capfd.readouterr()
@@ -331,7 +331,7 @@ def test_commands_of_a_release(tag, tmp_path) -> None:
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag, "GITHUB_REPOSITORY": "owner/name"}
 
     def commands_of(job: str, word: str) -> list[int]:
-        steps = [step for one in run.jobs.get(job, []) for step in one["steps"] if step.get("run", "").startswith(word)]
+        steps = [step for job in run.jobs.get(job, []) for step in job["steps"] if step.get("run", "").startswith(word)]
         command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")  # as GitHub starts it
         return [
             subprocess.run([*command, step["run"]], env=env, cwd=tmp_path, check=False).returncode for step in steps
@@ -350,12 +350,12 @@ def test_commands_of_a_release(tag, tmp_path) -> None:
 
 def test_one_commit_for_each_version() -> None:
     """A version of an action is the same commit wherever it is used, also in what init writes."""
-    found: dict[tuple[str, str], set[str]] = {}
+    pins: dict[tuple[str, str], set[str]] = {}
     for path in [*WORKFLOWS, TEMPLATE]:
         for action, commit, version in re.findall(r"uses: (\S+)@(\S+) # (\S+)\n", path.read_text(encoding="utf-8")):
-            found.setdefault((action, version), set()).add(commit)
-    assert {key: commits for key, commits in found.items() if len(commits) > 1} == {}
-    assert len(found) > 4
+            pins.setdefault((action, version), set()).add(commit)
+    assert {key: commits for key, commits in pins.items() if len(commits) > 1} == {}
+    assert len(pins) > 4
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -397,8 +397,8 @@ def test_names_are_checked(sessions, tmp_path) -> None:
     path = tmp_path / "w.yml"
     step = {"run": 'uv run noxfile.py -s lint "plugins($PYTEST)" -t gpu -- -s no', "env": {"PYTEST": "${{ matrix.a }}"}}
     path.write_text(json.dumps({"jobs": {"j": {"strategy": {"matrix": {"a": ["1", "9.1"]}}, "steps": [step]}}}))
-    found = [chosen(words) for words in commands(path)]
-    assert found == [(["lint", "plugins(1)"], ["gpu"]), (["lint", "plugins(9.1)"], ["gpu"])]
+    jobs = [chosen(words) for words in commands(path)]
+    assert jobs == [(["lint", "plugins(1)"], ["gpu"]), (["lint", "plugins(9.1)"], ["gpu"])]
     assert "plugins(1)" not in sessions
     assert "plugins(9.1)" in sessions
 
@@ -445,7 +445,7 @@ def test_hooks_have_no_pins_of_their_own() -> None:
     content = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
     hooks = [hook for repository in content["repos"] for hook in repository["hooks"]]
     assert {(hook["language"], "additional_dependencies" in hook) for hook in hooks} == {("system", False)}
-    pinned = {one.partition("==")[0] for one in PYPROJECT["dependency-groups"]["lint"] if "==" in one}
+    pinned = {need.partition("==")[0] for need in PYPROJECT["dependency-groups"]["lint"] if "==" in need}
     assert {"ruff", "clang-format", "clang-tidy", "zizmor"} < pinned
 
 
@@ -493,7 +493,7 @@ def test_addresses_and_links() -> None:
 def test_dependabot_watches_what_init_writes() -> None:
     """Each of its folders is there, and the templates' is one of them."""
     content = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))
-    folders = [folder for one in content["updates"] for folder in one.get("directories", [one.get("directory")])]
+    folders = [folder for u in content["updates"] for folder in u.get("directories", [u.get("directory")])]
     assert all((ROOT / folder.lstrip("/")).is_dir() for folder in folders)
     assert f"/{TEMPLATE.parent.relative_to(ROOT)}" in folders
 

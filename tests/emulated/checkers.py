@@ -123,7 +123,7 @@ def many_threads(program: Path, rounds: int, env: dict[str, str], libraries: Pat
         run([program, "all", str(rounds), MAIN], libraries=libraries, env=env),
         run([program, "one-state", str(50 * rounds)], libraries=libraries, env=env),
     ]
-    return [problem for one in done for problem in trouble(one)]
+    return [problem for finished in done for problem in trouble(finished)]
 
 
 #: Programs in which several threads use one part of the API each.
@@ -222,9 +222,9 @@ def under_valgrind(rounds: int, *, short: bool = False) -> list[str]:
             alone = run(command, env={"MALLOC_PERTURB_": "165"})
             # … and by valgrind, when the driver writes as a real one does
             done = run([*valgrind, *command], lifetime="strict")
-            found = alone.returncode == 0 and int(alone.stdout or 0) > 0
+            lives = alone.returncode == 0 and int(alone.stdout or 0) > 0
             agrees = "Invalid write" in done.stderr if dies else not done.returncode
-            if found != dies or not agrees:
+            if lives != dies or not agrees:
                 problems.append(f"lifetimes {scenario}: alone {alone.stdout!r}, valgrind says\n{done.stderr}")
             # unless it is strict, it writes to nothing dead
             if scenario in ("kept", "log-unmapped"):
@@ -275,27 +275,27 @@ def fuzz(rounds: int) -> list[str]:
     return [] if done.returncode == 0 else [done.stdout + done.stderr]
 
 
-def leaks(rounds: int, way: str = "driver") -> list[str]:
+def leaks(rounds: int, mode: str = "driver") -> list[str]:
     """Memory that the emulated driver and its link worker keep beyond what nvJitLink itself keeps, over many links."""
     kept, grown = {}, 0
     library = toolchains.add(VERSION).library("nvJitLink")
-    for one in ("direct", way):
-        done = run([sys.executable, HERE / "programs" / "leaks.py", one, str(rounds), library])
+    for name in ("direct", mode):
+        done = run([sys.executable, HERE / "programs" / "leaks.py", name, str(rounds), library])
         if done.returncode:
             return [done.stderr]
-        kept[one], grown = map(int, done.stdout.split())
-        print(f"{rounds} links, {one}: {kept[one] / 1024:.0f} KiB were not freed")
+        kept[name], grown = map(int, done.stdout.split())
+        print(f"{rounds} links, {name}: {kept[name] / 1024:.0f} KiB were not freed")
     print(f"the link worker grew by {grown / 1024:.0f} KiB")
     allowed = kept["direct"] + KEPT_BY_CACHES
     return [
-        *([f"the driver kept {kept[way]} bytes, {allowed} are allowed"] if kept[way] > allowed else []),
+        *([f"the driver kept {kept[mode]} bytes, {allowed} are allowed"] if kept[mode] > allowed else []),
         *([f"the link worker grew by {grown} bytes, {WORKER_GROWS} are allowed"] if grown > WORKER_GROWS else []),
     ]
 
 
-def object_leaks(rounds: int, way: str = "objects") -> list[str]:
+def object_leaks(rounds: int, mode: str = "objects") -> list[str]:
     """What pools, virtual memory, IPC handles, arrays and graphs keep when they are gone."""
-    done = run([sys.executable, HERE / "programs" / "leaks.py", way, str(rounds)])
+    done = run([sys.executable, HERE / "programs" / "leaks.py", mode, str(rounds)])
     if done.returncode:
         return [done.stderr]
     problems = []

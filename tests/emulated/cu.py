@@ -57,17 +57,17 @@ def ok(code: int) -> None:
 
 def new(call: Any, *arguments: Any) -> Any:
     """What a call makes where a type stands among its arguments, or else a handle in its first; it must succeed."""
-    given = arguments if any(isinstance(one, type) for one in arguments) else (c_void_p, *arguments)
-    made = [one.from_buffer_copy(b"?" * ctypes.sizeof(one)) for one in given if isinstance(one, type)]
+    given = arguments if any(isinstance(argument, type) for argument in arguments) else (c_void_p, *arguments)
+    made = [arg.from_buffer_copy(b"?" * ctypes.sizeof(arg)) for arg in given if isinstance(arg, type)]
     places = iter(made)
-    ok(call(*(byref(next(places)) if isinstance(one, type) else one for one in given)))
+    ok(call(*(byref(next(places)) if isinstance(arg, type) else arg for arg in given)))
     return made[0] if len(made) == 1 else made
 
 
 def get(call: Any, *arguments: Any) -> Any:
     """The value, or the values, of what `new` gives."""
     made = new(call, *arguments)
-    return tuple(one.value for one in made) if isinstance(made, list) else made.value
+    return tuple(arg.value for arg in made) if isinstance(made, list) else made.value
 
 
 _PLACE = (("type", c_uint), ("host", c_void_p), ("device", c_uint64), ("array", c_void_p))
@@ -155,8 +155,8 @@ def load(image: bytes) -> tuple[int, c_void_p]:
 
 def function(module: c_void_p, name: str) -> tuple[int, c_void_p]:
     """Code and handle of cuModuleGetFunction."""
-    found = c_void_p()
-    return cuda.cuModuleGetFunction(byref(found), module, name.encode()), found
+    address = c_void_p()
+    return cuda.cuModuleGetFunction(byref(address), module, name.encode()), address
 
 
 def loaded(image: bytes) -> c_void_p:
@@ -168,9 +168,9 @@ def loaded(image: bytes) -> c_void_p:
 
 def kernel_of(module: c_void_p, name: str) -> c_void_p:
     """A function that must be in a module."""
-    code, found = function(module, name)
+    code, address = function(module, name)
     ok(code)
-    return found
+    return address
 
 
 def link(inputs: Iterable[tuple[int, bytes]], logs: int = 4096) -> tuple[int, bytes, bytes]:

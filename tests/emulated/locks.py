@@ -26,29 +26,29 @@ def table() -> dict[str, int]:
 
 def defined() -> set[str]:
     """Every lock of the driver's own files, by the names of the table."""
-    found = set()
+    names = set()
     for file in (
         *SOURCES,
         PACKAGE / "emulator" / "worker" / "native" / "pool.h",
         PACKAGE / "emulator" / "worker" / "native" / "pool.c",
     ):
-        for one in DEFINED.finditer(file.read_text(encoding="utf-8")):
-            of_each = file.suffix == ".h" and not one[1]
-            found.add(
+        for match in DEFINED.finditer(file.read_text(encoding="utf-8")):
+            of_each = file.suffix == ".h" and not match[1]
+            names.add(
                 {"link_state": "each state of link_state", "pool": "each worker of pool"}[file.stem]
                 if of_each
                 else file.stem
             )
-    return found
+    return names
 
 
 def names_of_places() -> dict[range, str]:
     """The lock at each place in the driver."""
     owners = {
-        found[1]: file.stem
+        match[1]: file.stem
         for file in SOURCES
-        for found in DEFINED.finditer(file.read_text(encoding="utf-8"))
-        if found[0].startswith("pthread_")  # others find it by its name
+        for match in DEFINED.finditer(file.read_text(encoding="utf-8"))
+        if match[0].startswith("pthread_")  # others find it by its name
     }
     places, file = {}, ""
     with (emulator.library_folder() / "libcuda.so.1").open("rb") as library:

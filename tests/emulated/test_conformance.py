@@ -47,10 +47,10 @@ def test_recording(replayed) -> None:
 def test_codes_and_order(replayed) -> None:
     """Every call answers the recorded code in the recorded order; nothing crashes."""
     wrong = [
-        one
+        difference
         for name, rows in recorded["cases"].items()
-        for one in differences(name, rows, replayed["cases"][name])
-        if one.field in ("call", "code", "error", "image", "state")
+        for difference in differences(name, rows, replayed["cases"][name])
+        if difference.field in ("call", "code", "error", "image", "state")
     ]
     assert wrong == []
     assert not [name for name, rows in replayed["cases"].items() if any("signal" in row for row in rows)]
@@ -73,17 +73,17 @@ def test_texts_and_sizes(replayed) -> None:
     different = {
         name
         for name, rows in recorded["cases"].items()
-        for one in differences(name, rows, replayed["cases"][name])
-        if one.field in fields
+        for difference in differences(name, rows, replayed["cases"][name])
+        if difference.field in fields
     }
     assert len(different) <= 0.05 * len(recorded["cases"])
 
 
 def test_every_difference_has_its_reason(replayed) -> None:
     """What differs is listed, and what is listed differs."""
-    found = [
-        one for name, rows in recorded["cases"].items() for one in differences(name, rows, replayed["cases"][name])
+    unlike = [
+        diff for name, rows in recorded["cases"].items() for diff in differences(name, rows, replayed["cases"][name])
     ]
-    assert [one for one in found if explained(one) is None] == []
-    used = {explained(one) for one in found}
+    assert [unexplained for unexplained in unlike if explained(unexplained) is None] == []
+    used = {explained(unexplained) for unexplained in unlike}
     assert [entry["reason"] for entry in reasons() if entry["reason"] not in used] == []

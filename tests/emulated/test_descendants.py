@@ -116,8 +116,8 @@ def test_early(suite, pytester, workers) -> None:
     seen = [
         f"option value changed, noticed by cuLinkDestroy; expected 0x1, found {number:#x}" for number in range(201, 208)
     ]
-    shown = [result.stdout.str().count(one) for one in seen]
-    written = [sum('"event": "violation"' in line and one in line for line in record.splitlines()) for one in seen]
+    shown = [result.stdout.str().count(text) for text in seen]
+    written = [sum('"event": "violation"' in line and text in line for line in record.splitlines()) for text in seen]
     if workers == XDIST.values[0]:
         assert (min(shown), min(written)) >= (1, 1)
     else:
@@ -173,7 +173,7 @@ def fork():
 SLOW = ("sessionfinish", "terminal_summary", "cleanup", "thread", "forked_at_exit")
 
 
-@pytest.mark.parametrize("late", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in LATE])
+@pytest.mark.parametrize("late", [pytest.param(late, marks=[pytest.mark.slow] * (late in SLOW)) for late in LATE])
 def test_late(suite, pytester, late) -> None:
     """A violation after the plugin's last hook changes the exit code; a line names process, violation and fix."""
     result = suite("--cudalink-report=run.jsonl", conftest=HEAD + LATE[late], test_good=GOOD)
@@ -325,7 +325,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(
-    "command", [pytest.param(one, marks=[pytest.mark.slow] * (one != "program")) for one in COMMANDS]
+    "command", [pytest.param(command, marks=[pytest.mark.slow] * (command != "program")) for command in COMMANDS]
 )
 def test_driver_run(driver_run, command) -> None:
     """`cudalink driver run` ends with 1 for a violation of its program or a process below it, and says why."""

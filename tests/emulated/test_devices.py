@@ -170,8 +170,8 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
         "13.0", "-c", HEAD + dedent(program).replace("{devices}", str(devices)), device=f"sm_90:{devices}", env=env
     )
     assert done.returncode == 0, done.stderr
-    code, found, note = json.loads(done.stdout)
-    assert found == places
+    code, listed, note = json.loads(done.stdout)
+    assert listed == places
     assert (code == 0) == bool(places)
     assert noted in note
     assert done.stderr == (f"cudalink: {note}: cuInit returns {code}\n" if noted else "")
@@ -229,8 +229,8 @@ def test_a_recorded_device_is_emulated(check, recorded, monkeypatch) -> None:
     cuda.cuDeviceGetName(name, 64, 1)
     print(name.value.decode(), get(cuda.cuDeviceTotalMem_v2, c_size_t, 1))
     """
-    found = check(program, device="driver.json").split()
-    assert found == ["77", "5", "9", "1024", "Strange?", "GPU", str(1 << 30)]
+    words = check(program, device="driver.json").split()
+    assert words == ["77", "5", "9", "1024", "Strange?", "GPU", str(1 << 30)]
 
 
 def test_a_recorded_driver_is_emulated(recorded) -> None:

@@ -287,9 +287,9 @@ def declared(header: str) -> dict[str, list[str]]:
     functions = re.findall(r"\bCUresult CUDAAPI (cu\w+)\s*\(([^()]+)\);", text)
     return {  # of two declarations the first counts: the others are of older forms
         symbols.get(name, name): [
-            re.sub(r"\b(const|unsigned) |\*", "", one.strip()).split()[0] + "*" * bool({"*", "["} & {*one})
-            for one in parameters.split(",")
-            if one != "void"
+            re.sub(r"\b(const|unsigned) |\*", "", word.strip()).split()[0] + "*" * bool({"*", "["} & {*word})
+            for word in parameters.split(",")
+            if word != "void"
         ]
         for name, parameters in reversed(functions)
     }
@@ -506,9 +506,7 @@ if {planned.nvjitlink is None}:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "version", [pytest.param(one, marks=LINKED.get(one, (pytest.mark.apart,))) for one in VERSIONS]
-)
+@pytest.mark.parametrize("version", [pytest.param(v, marks=LINKED.get(v, (pytest.mark.apart,))) for v in VERSIONS])
 def test_newest_ptx_of_a_version(version, check, toolchain) -> None:
     """PTX of the version's own ISA loads and links; the next ISA version is 222, in both.
 

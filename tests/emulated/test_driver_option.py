@@ -245,7 +245,7 @@ def test_bad_release() -> None:
 def test_missing_toolchain(run, pytester, tmp_path) -> None:
     """Without the nvJitLink of that version the header and the link's log say which command brings it."""
     installed = emulator._nvjitlink_of_environment
-    version = next(one for one in ("13.4", "13.5") if installed(CudaVersion.parse(one)) is None)
+    version = next(release for release in ("13.4", "13.5") if installed(CudaVersion.parse(release)) is None)
     pytester.makepyfile(
         f"""
         import pytest
@@ -263,8 +263,8 @@ def test_missing_toolchain(run, pytester, tmp_path) -> None:
         patch.setenv("CUDALINK_CACHE", str(tmp_path))
         result = run(f"--cudalink-driver={version}", "-ocudalink_toolchains=never")
     result.assert_outcomes(passed=1)
-    found = f"nvJitLink {version} was not found: run cudalink toolchain add {version}, toolchains never (from ini)"
-    result.stdout.fnmatch_lines([f"cudalink: *{found})"])
+    message = f"nvJitLink {version} was not found: run cudalink toolchain add {version}, toolchains never (from ini)"
+    result.stdout.fnmatch_lines([f"cudalink: *{message})"])
 
 
 def test_faults_and_events(run, pytester, tmp_path) -> None:
@@ -605,5 +605,5 @@ print(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
 
 def test_a_preset_beside_faults() -> None:
     """A preset is one of several presets."""
-    found = faults.parse("cuMemAlloc:2=2;forward-compatibility-mismatch", emulator.supported_versions()[-1])
-    assert [(one.function, one.nth, one.code) for one in found] == [("cuMemAlloc_v2", 2, 2), ("cuInit", 0, 803)]
+    parsed = faults.parse("cuMemAlloc:2=2;forward-compatibility-mismatch", emulator.supported_versions()[-1])
+    assert [(f.function, f.nth, f.code) for f in parsed] == [("cuMemAlloc_v2", 2, 2), ("cuInit", 0, 803)]

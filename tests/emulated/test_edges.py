@@ -17,8 +17,10 @@ TWO = ("two_arrays", "two_libraries", "two_peer_access", "two_peer_effects", "tw
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(one, marks=pytest.mark.weekly) if one.startswith(compare.TWO) and one not in TWO else one
-        for one in compare.PROGRAMS
+        pytest.param(program, marks=pytest.mark.weekly)
+        if program.startswith(compare.TWO) and program not in TWO
+        else program
+        for program in compare.PROGRAMS
     ],
 )
 def test_each_answer_is_the_recorded_one(name: str) -> None:
@@ -27,8 +29,8 @@ def test_each_answer_is_the_recorded_one(name: str) -> None:
     def build(name: str, folder: Path) -> Path:  # once in a run, also where each run has another driver
         return compile_c(folder / name, compare.PROGRAMS[name].read_text(encoding="utf-8"), *compare.flags())
 
-    found = compare.differences(name, compare.recorded(name), compare.ours(name, build))
-    assert sorted(found) == sorted(compare.known().get(name, []))
+    different = compare.differences(name, compare.recorded(name), compare.ours(name, build))
+    assert sorted(different) == sorted(compare.known().get(name, []))
 
 
 def test_list_of_differences() -> None:

@@ -58,7 +58,8 @@ def test_the_table_gives_what_real_drivers_export() -> None:
 
 
 @pytest.mark.parametrize(
-    "version", ["12.9", "13.0", *(pytest.param(one, marks=pytest.mark.slow) for one in ("12.0", "12.4", "13.5"))]
+    "version",
+    ["12.9", "13.0", *(pytest.param(version, marks=pytest.mark.slow) for version in ("12.0", "12.4", "13.5"))],
 )
 def test_a_driver_exports_what_its_version_has(version: str, check) -> None:
     """No more and no less than the table says is found by dlsym; what cuGetProcAddress gives is what dlsym gives."""

@@ -32,7 +32,7 @@ OTHER_DEVICES = [
 
 def differing(recorded: dict[str, Any], answered: dict[str, Any]) -> list[str]:
     """What the emulated driver answers otherwise; where the real one crashed, any error will do."""
-    found = []
+    faults = []
     for variables, cases in recorded["answers"].items():
         assert cases.keys() == answered["answers"][variables].keys()
         for case, questions in cases.items():
@@ -40,8 +40,8 @@ def differing(recorded: dict[str, Any], answered: dict[str, Any]) -> list[str]:
                 ours = answered["answers"][variables][case][question]
                 agree = ours == real or (real[0] == "crash" and ours[0] not in (0, "crash"))
                 if not agree:
-                    found.append(f"{variables or 'plain'} {case} ({CASES[case]}) {question}: {real} != {ours}")
-    return found
+                    faults.append(f"{variables or 'plain'} {case} ({CASES[case]}) {question}: {real} != {ours}")
+    return faults
 
 
 @pytest.mark.parametrize("recording", RECORDED, ids=lambda path: path.stem)

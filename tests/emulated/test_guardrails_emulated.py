@@ -56,10 +56,10 @@ FINE, NO = "compatible", "incompatible"
 def test_driver_rule(child, version: str, release: str | None, expected) -> None:
     """Version and release come from the driver and NVML, and decide as the table of the rules says."""
     done = child(version, release, "-c", VERDICTS, *expected)
-    cuda, found, answers = json.loads(done.stdout)
+    cuda, branch, answers = json.loads(done.stdout)
     assert (cuda, answers) == (version, expected), done.stderr
-    assert release in (None, found)
-    assert found
+    assert release in (None, branch)
+    assert branch
 
 
 LOADS = """

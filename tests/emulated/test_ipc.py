@@ -112,7 +112,7 @@ def test_workers(pytester, run_pytest, ways, codes) -> None:
 
 def names() -> set[str]:
     """The names in /dev/shm but those of Python's semaphores: other tests have processes."""
-    return {one.name for one in Path("/dev/shm").iterdir() if not one.name.startswith("sem.mp-")}
+    return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("sem.mp-")}
 
 
 def test_nothing_stays(check) -> None:

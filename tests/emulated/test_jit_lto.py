@@ -50,11 +50,11 @@ def test_lto_inlines_what_plain_links_call(prepared: Path, kernel: str) -> None:
     place = prepared / RELEASE / kernel
 
     def functions(name: str) -> list[str]:
-        found = ObjectCode.from_cubin((place / name).read_bytes()).artifact
-        assert not found.problems
-        assert not found.undefined
-        assert kernel in found.kernels
-        return [one for one in found.text_sections if "slowpath" not in one]
+        artifact = ObjectCode.from_cubin((place / name).read_bytes()).artifact
+        assert not artifact.problems
+        assert not artifact.undefined
+        assert kernel in artifact.kernels
+        return [section for section in artifact.text_sections if "slowpath" not in section]
 
     assert len(functions("whole-cubin")) == len(functions("linked.lto")) == 1
     assert len(functions("linked.ptx")) == len(functions("linked.cubin")) == 1 + KERNELS[kernel]
@@ -111,6 +111,6 @@ def test_single_source_is_the_text_of_the_units(script) -> None:
 def test_calls_are_counted_by_what_they_call(script) -> None:
     """Calls of the compiler's own slow paths are not those of functions; padding is no instruction."""
     sass = script("benchmarks", "lto.sass")
-    found = sass.calls_left(DISASSEMBLED)
-    assert found.pop("code") != sass.calls_left(DISASSEMBLED.replace("P0", "P1"))["code"]
-    assert found == {"instructions": 7, "calls": 1, "slow-path calls": 2, "functions": 2}
+    counts = sass.calls_left(DISASSEMBLED)
+    assert counts.pop("code") != sass.calls_left(DISASSEMBLED.replace("P0", "P1"))["code"]
+    assert counts == {"instructions": 7, "calls": 1, "slow-path calls": 2, "functions": 2}

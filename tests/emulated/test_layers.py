@@ -56,12 +56,12 @@ def without_header(folder: Path, order: list[str]) -> Iterator[str]:
         if not file.exists() or file.with_suffix(".h").exists():
             continue
         # what stands at the beginning of a line and has a body; a macro in capitals makes exported functions
-        for found in re.finditer(
+        for match in re.finditer(
             r"^(?!static\b|EXPORT\b|[A-Z_]+\()[A-Za-z_][^;{}#=]*\)\s*\{", code(file), re.MULTILINE
         ):
-            hook = re.search(r"\bcl_\w+(?=\()", found[0])
-            if "__attribute__((constructor)) static" not in found[0] and not (hook and hook[0] in declared):
-                yield f"{name}.c has no header, and defines {found[0].splitlines()[0]}"
+            hook = re.search(r"\bcl_\w+(?=\()", match[0])
+            if "__attribute__((constructor)) static" not in match[0] and not (hook and hook[0] in declared):
+                yield f"{name}.c has no header, and defines {match[0].splitlines()[0]}"
 
 
 def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
@@ -165,6 +165,6 @@ def test_a_missing_file_is_seen(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(NATIVE, tmp_path / "native"))
     (folder / "caller_memory.h").unlink()
     (folder / "procaddr.c").unlink()
-    found = problems(folder)
-    assert "procaddr stands on a floor, and there is no such file" in found
-    assert any(one.startswith("caller_memory.c has no header, and defines bool cl_write_safely") for one in found)
+    faults = problems(folder)
+    assert "procaddr stands on a floor, and there is no such file" in faults
+    assert any(fault.startswith("caller_memory.c has no header, and defines bool cl_write_safely") for fault in faults)

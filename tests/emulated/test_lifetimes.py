@@ -30,11 +30,11 @@ def test_mutants_are_red(on_driver, fault: str, memory: str) -> None:
     """Every link of every mutant of the bundled linker is noticed, however the linker ends."""
     done = on_driver("13.0", PROGRAM, fault, ORDERS, memory, "4")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["found"]
-    assert {order: one["red"] for order, one in found.items()} == {"close": 4, "collect": 4, "failed": 4}
-    for one in found.values():
+    results = json.loads(done.stdout)["found"]
+    assert {order: entry["red"] for order, entry in results.items()} == {"close": 4, "collect": 4, "failed": 4}
+    for result in results.values():
         # the other option values may show it too, where the heap was used again in between
-        assert set(one["options"]) >= set(EXPECTED[fault, memory]) or fault == "early"
+        assert set(result["options"]) >= set(EXPECTED[fault, memory]) or fault == "early"
 
 
 @pytest.mark.slow
@@ -44,7 +44,7 @@ def test_bundled_linker_is_green(on_driver, memory: str) -> None:
     done = on_driver("13.0", PROGRAM, "none", ORDERS, memory, "67")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
-    assert {order: one["red"] for order, one in facts["found"].items()} == {"close": 0, "collect": 0, "failed": 0}
+    assert {order: entry["red"] for order, entry in facts["found"].items()} == {"close": 0, "collect": 0, "failed": 0}
     assert facts["alive"] == 0
 
 
@@ -280,11 +280,11 @@ def test_what_a_gpu_died_of_is_watched() -> None:
         for symbol, wrong, _, *kind in [key.split()]
         if wrong == "dead" and any(answer and str(answer[0]).startswith("SIG") for answer in answers)
     }
-    watched = {one for one in died if one[0] in RECORDED_KINDS}
+    watched = {death for death in died if death[0] in RECORDED_KINDS}
     assert {kind for kind, _ in died - watched} == {"link"}  # a link state is watched by itself
     assert len(watched) > 40
     for kind, symbol in watched:
-        assert any(fnmatch.fnmatch(symbol, one) for one in table[RECORDED_KINDS[kind]]), (kind, symbol)
+        assert any(fnmatch.fnmatch(symbol, pattern) for pattern in table[RECORDED_KINDS[kind]]), (kind, symbol)
 
 
 ORPHANS = """

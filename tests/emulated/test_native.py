@@ -43,7 +43,7 @@ def test_links_leave_nothing() -> None:
 @pytest.mark.slow
 def test_a_lost_block_is_seen() -> None:
     """The same comparison fails where every third link loses the smallest block that there is."""
-    (problem,) = checkers.leaks(rounds=4000, way="losing")
+    (problem,) = checkers.leaks(rounds=4000, mode="losing")
     assert problem.startswith("the driver kept ")
 
 
@@ -54,7 +54,7 @@ def test_objects_leave_nothing() -> None:
 
 def test_a_lost_object_is_seen() -> None:
     """The same check fails where each round keeps physical memory of 2 MiB."""
-    assert any("bytes of the device" in problem for problem in checkers.object_leaks(rounds=200, way="losing-objects"))
+    assert any("bytes of the device" in problem for problem in checkers.object_leaks(rounds=200, mode="losing-objects"))
 
 
 @pytest.mark.parametrize(("scenario", "dies"), checkers.SCENARIOS.items())

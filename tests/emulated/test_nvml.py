@@ -44,7 +44,7 @@ device = nvmlDeviceGetHandleByIndex(0)
 @pytest.mark.parametrize(
     ("version", "count"),
     [
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("12.0", 312), ("12.2", 332), ("12.4", 350))),
+        *(pytest.param(*version, marks=pytest.mark.slow) for version in (("12.0", 312), ("12.2", 332), ("12.4", 350))),
         ("13.0", 404),
     ],
 )
@@ -90,13 +90,13 @@ def test_versions_of_structures() -> None:
     """Every version of a structure that nvidia-ml-py has is one of the data's."""
     versions = [number for name, number in vars(pynvml).items() if name.startswith("nvml") and isinstance(number, int)]
     known = {(number & 0xFFFFFF, number >> 24) for number in versions}
-    found = 0
+    hits = 0
     for name, structure in ANSWERS["structures"].items():
         for size, number in structure["versions"]:
             assert size % 4 == 0, name
             assert len(structure.get("words", ())) <= size // 4 - 1, name
-            found += (size, number) in known
-    assert found >= 8
+            hits += (size, number) in known
+    assert hits >= 8
 
 
 def test_every_getter(check) -> None:

@@ -17,19 +17,19 @@ OF_COMPILERS = (3, 4)
 def differing(recorded: dict[str, Any], answered: dict[str, Any]) -> list[str]:
     """What the emulated driver answers otherwise, for kernels that the compiler made alike."""
     names = [str(question) for question in questions()]
-    found = []
+    faults = []
     for real, ours in zip(recorded["kernels"], answered["kernels"], strict=True):
         if any(real["attributes"][at] != ours["attributes"][at] for at in OF_COMPILERS):
             continue
         what = f"{real['values']} values, {real['shared']} bytes, {real['directives']!r}"
         if real["attributes"] != ours["attributes"]:
-            found.append(f"{what}: attributes {real['attributes']} != {ours['attributes']}")
-        found += [
-            f"{what}: {name}: {one} != {other}"
-            for name, one, other in zip(names, real["answers"], ours["answers"], strict=True)
-            if one != other
+            faults.append(f"{what}: attributes {real['attributes']} != {ours['attributes']}")
+        faults += [
+            f"{what}: {name}: {answer} != {other}"
+            for name, answer, other in zip(names, real["answers"], ours["answers"], strict=True)
+            if answer != other
         ]
-    return found
+    return faults
 
 
 @pytest.mark.parametrize("recording", RECORDED, ids=lambda path: path.stem)

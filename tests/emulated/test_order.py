@@ -33,21 +33,21 @@ print(json.dumps(found))
 
 def findings(check: Check, table: str) -> dict[str, list[Any]]:
     """By bug, the violations in a table of planted bugs."""
-    found: dict[str, list[Any]] = json.loads(check(PLANTED.format(table=table)))
-    return found
+    result: dict[str, list[Any]] = json.loads(check(PLANTED.format(table=table)))
+    return result
 
 
 def test_planted_bugs(check: Check) -> None:
     """The check names the pair of each bug that it can see, with both call sites and a fix, though all went well."""
-    found = findings(check, "BROKEN")
-    assert found.keys() == ORDER.keys()
-    assert len(found) == 21
+    named = findings(check, "BROKEN")
+    assert named.keys() == ORDER.keys()
+    assert len(named) == 21
     for name, pair in ORDER.items():
         if pair is None:
-            assert found[name] == [], name
+            assert named[name] == [], name
             continue
         does, first, second = pair
-        (kind, text, fix, stack, history), *_ = found[name]
+        (kind, text, fix, stack, history), *_ = named[name]
         assert kind == "order"
         assert text.startswith("nothing orders two accesses to 256 bytes at 0x"), text
         assert f" {does} them, by {first}, and " in text, (name, text)
@@ -70,13 +70,13 @@ def second():
 def test_call_sites_in_long_paths(check: Check) -> None:
     """Both call sites are named, however long the path is: its end stays."""
     path = f"/{'ä' * 200}/far_away.py"
-    found = check(
+    stacks = check(
         HEAD + f"exec(compile({FAR_AWAY!r}, {path!r}, 'exec'))\nfirst()\nsecond()\n"
         "found, = driver.violations\n"
         "driver.consume([found])\n"
         "print(json.dumps([found.python_stack, found.history]))"
     )
-    for stack, name in zip(json.loads(found), ("5 in second", "3 in first"), strict=True):
+    for stack, name in zip(json.loads(stacks), ("5 in second", "3 in first"), strict=True):
         assert any(re.fullmatch(f" *[.]{{3}}ä+/far_away.py:{name}", line) for line in stack), stack
 
 
@@ -116,9 +116,9 @@ driver.stop_watching()
 @pytest.mark.parametrize("few", [3, pytest.param(10, marks=pytest.mark.slow)])
 def test_planted_bugs_under_schedules(check: Check, few: int) -> None:
     """A schedule fails each bug that the check does not see, and no twin; nor does the check find one there."""
-    failed, mended, found = json.loads(check(SCHEDULED.format(most=100, few=few)))
+    failed, mended, named = json.loads(check(SCHEDULED.format(most=100, few=few)))
     assert failed == dict.fromkeys([name for name, pair in ORDER.items() if pair is None], True)
-    assert (mended, found) == ([], [])
+    assert (mended, named) == ([], [])
 
 
 #: Streams, memory and events, with the check on; `pairs()` gives and forgets what was found.

@@ -63,9 +63,9 @@ def test_unseen_programs_are_answered_as_recorded(toolchain) -> None:
     unseen = recording["programs"]
     ours = comparer.replay(recording, unseen)
     assert ended(unseen, ours) == []
-    found = [comparer.compare(*one, ours[one[0]]) for one in unseen]
+    results = [comparer.compare(*recorded, ours[recorded[0]]) for recorded in unseen]
     for title in comparer.PARTS:
-        tally = comparer.tally(found, title)
+        tally = comparer.tally(results, title)
         assert tally.programs >= 50, title
         assert tally.call_share >= GOALS[title]["calls"], (title, tally)
         assert tally.program_share >= GOALS[title]["programs"], (title, tally)
@@ -85,10 +85,10 @@ READS_BEHIND = 50679
 
 def differing(programs: list, ours: dict) -> dict[int, list[int]]:
     """The calls that differ, by the program's seed; malloc decides which address comes back."""
-    results = {one[0]: comparer.compare(*one, ours[one[0]]).differences for one in programs}
+    results = {program[0]: comparer.compare(*program, ours[program[0]]).differences for program in programs}
     calls = {
-        seed: [one.call for one in found if '["=' not in (one.real[:3], one.ours[:3])]
-        for seed, found in results.items()
+        seed: [difference.call for difference in differences if '["=' not in (difference.real[:3], difference.ours[:3])]
+        for seed, differences in results.items()
     }
     return {seed: numbers for seed, numbers in calls.items() if numbers}
 
@@ -100,11 +100,11 @@ def test_others_are_answered_as_recorded(part: int, recording, toolchain) -> Non
     """Of a part of the programs that the package does not carry each call; those about order only end nothing."""
     toolchain("13.0")
     carried = {seed for seed, *_ in recorder.load(recorder.PROGRAMS)} | {READS_BEHIND}
-    used = spread([one for one in recording["programs"] if one[0] not in carried], GOALS["programs"])[part::PARTS]
+    used = spread([p for p in recording["programs"] if p[0] not in carried], GOALS["programs"])[part::PARTS]
     ours = comparer.replay(recording, used, processes=1)
     assert ended(used, ours) == []
-    compared = [one for one in used if one[1] != "order"]
-    assert differing(compared, ours) == {one[0]: DIFFERING_TOO[one[0]] for one in compared if one[0] in DIFFERING_TOO}
+    compared = [recorded for recorded in used if recorded[1] != "order"]
+    assert differing(compared, ours) == {r[0]: DIFFERING_TOO[r[0]] for r in compared if r[0] in DIFFERING_TOO}
 
 
 #: The calls of the package's programs that the emulated driver answers otherwise than an H100, by the program's seed.
@@ -119,11 +119,11 @@ def test_each_answer_is_the_recorded_one(part: int, toolchain) -> None:
     toolchain("13.0")
     recorded = recorder.load(recorder.RECORDED[0])
     answers = recorded["answers"]["programs"]
-    programs = [[*one, answers[str(one[0])]] for one in recorder.load(recorder.PROGRAMS)][part::PARTS]
+    programs = [[*program, answers[str(program[0])]] for program in recorder.load(recorder.PROGRAMS)][part::PARTS]
     ours = comparer.replay({**recorded, "device": recorded["devices"][0]["name"]}, programs, processes=1)
-    results = {one[0]: comparer.compare(*one, ours[one[0]]) for one in programs}
-    found = {seed: [one.call for one in result.differences] for seed, result in results.items() if result.differences}
-    assert found == {seed: DIFFERING[seed] for seed in results if seed in DIFFERING}
+    results = {program[0]: comparer.compare(*program, ours[program[0]]) for program in programs}
+    unlike = {seed: [d.call for d in result.differences] for seed, result in results.items() if result.differences}
+    assert unlike == {seed: DIFFERING[seed] for seed in results if seed in DIFFERING}
     assert sum(result.counted for result in results.values()) > 2400
 
 
@@ -134,9 +134,9 @@ MENDED = (150031, 100008, 2362, 10003, 3971, 51804, 150116)
 @pytest.mark.slow
 def test_what_was_mended_stays_so(recording, toolchain) -> None:
     toolchain("13.0")
-    programs = [one for one in recording["programs"] if one[0] in MENDED]
+    programs = [program for program in recording["programs"] if program[0] in MENDED]
     ours = comparer.replay(recording, programs)
-    assert [one for program in programs for one in comparer.compare(*program, ours[program[0]]).differences] == []
+    assert [diff for program in programs for diff in comparer.compare(*program, ours[program[0]]).differences] == []
 
 
 #: A program with a stream, an event and memory, and the answers of a real driver.
@@ -163,8 +163,8 @@ COMPARED = {
 @pytest.mark.parametrize(("changes", "counts", "differing"), COMPARED.values(), ids=list(COMPARED))
 def test_answers_are_compared(changes: dict, counts: tuple, differing: list) -> None:
     program, real = zip(*copy.deepcopy(EXAMPLE), strict=True)
-    result = comparer.compare(7, "core", [*program], [*real], [changes.get(at, one) for at, one in enumerate(real)])
-    assert [(one.call, one.real, one.ours) for one in result.differences] == differing
+    result = comparer.compare(7, "core", [*program], [*real], [changes.get(at, a) for at, a in enumerate(real)])
+    assert [(difference.call, difference.real, difference.ours) for difference in result.differences] == differing
     assert (result.counted, result.equal, result.left_out) == counts
 
 
@@ -183,7 +183,7 @@ THREE, DIED, LIVED = [["cuInit", 0], ["cuStreamQuery", 16], QUERY], [[0], ["sign
 )
 def test_what_is_no_difference(theme: str, program: list, real: list, ours: list, counted, left_out, differing) -> None:
     result = comparer.compare(1, theme, program, real, ours)
-    assert [(one.real, one.ours) for one in result.differences] == differing
+    assert [(difference.real, difference.ours) for difference in result.differences] == differing
     assert (result.counted, result.left_out) == (counted, left_out)
 
 
@@ -219,8 +219,8 @@ OPEN = {
 @pytest.mark.parametrize(("program", "real", "ours", "reasons"), OPEN.values(), ids=list(OPEN))
 def test_what_is_left_open(program: list, real: list, ours: list, reasons: set) -> None:
     earlier = [[0]] * (len(program) - 1)
-    found = left_open("order", program, [*earlier, real], [*earlier, ours])
-    assert {name for name, calls in found.items() if calls} == reasons
+    opened = left_open("order", program, [*earlier, real], [*earlier, ours])
+    assert {name for name, calls in opened.items() if calls} == reasons
 
 
 def test_addresses_that_come_back_are_no_difference() -> None:
@@ -241,7 +241,7 @@ def test_addresses_that_come_back_are_no_difference() -> None:
 def test_generator_is_deterministic(seed) -> None:
     imports = "from campaigns.conformance.programs.generate import generate; import json"
     text = f"{imports}; print(json.dumps(generate({seed})))"
-    found = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", text],
             env={**os.environ, "PYTHONHASHSEED": number},
@@ -251,7 +251,7 @@ def test_generator_is_deterministic(seed) -> None:
         ).stdout
         for number in ("1", "2")
     }
-    assert found == {json.dumps(generate(seed)).encode() + b"\n"}
+    assert outputs == {json.dumps(generate(seed)).encode() + b"\n"}
 
 
 @pytest.mark.slow
@@ -276,7 +276,7 @@ def test_table_is_sound() -> None:
     symbols = {function.symbol for function in FUNCTIONS}
     assert {maker for text in MAKERS.values() for maker in text.split()} <= symbols
     assert set(MAKERS) == set(KINDS)
-    ends = {one.symbol: place for one in FUNCTIONS for place, word in enumerate(one.parameters) if word[0] == "~"}
+    ends = {f.symbol: place for f in FUNCTIONS for place, word in enumerate(f.parameters) if word[0] == "~"}
     assert ends == ENDS
     assert {function.group for function in FUNCTIONS} == {name for _, groups in THEMES.values() for name in groups}
 

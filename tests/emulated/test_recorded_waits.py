@@ -39,10 +39,10 @@ def test_the_table_says_what_a_gpu_answered(device: str, count: int) -> None:
 @pytest.mark.parametrize("device", [H100, H200])
 def test_the_table_says_how_much_work_fills_a_stream(device: str) -> None:
     """Behind a gate as many calls return as were recorded, by what they submit; host functions always do."""
-    found = {row["name"]: {*waits.answers(row).values()} for row in waits.recorded()[device]["depth"]}
-    assert found.pop("cuLaunchHostFunc") == {f"none of {DEEPEST} waits"}
+    depths = {row["name"]: {*waits.answers(row).values()} for row in waits.recorded()[device]["depth"]}
+    assert depths.pop("cuLaunchHostFunc") == {f"none of {DEEPEST} waits"}
     room = read_table("emulator/waits.toml")["room"]
-    assert found == {name: {room[what]} for name, what in ROOM.items()}
+    assert depths == {name: {room[what]} for name, what in ROOM.items()}
 
 
 def test_two_gpus_answer_alike() -> None:
@@ -55,24 +55,24 @@ def test_two_gpus_answer_alike() -> None:
 def test_a_row_is_asked_again_by_its_words(tmp_path: Path) -> None:
     """The words of each recorded row are those that the recorder asks it by, or reads from a file."""
     every = [item for task in TASKS for item in items(task)]
-    found = [item_of(kind, row) for kind, row in waits.rows(waits.recorded()[H100])]
-    assert set(found) <= set(every)
-    assert len(set(found)) == len(found)
+    again = [item_of(kind, row) for kind, row in waits.rows(waits.recorded()[H100])]
+    assert set(again) <= set(every)
+    assert len(set(again)) == len(again)
     file = tmp_path / "items.json"
-    file.write_text(json.dumps(found[:9]), encoding="utf-8")
+    file.write_text(json.dumps(again[:9]), encoding="utf-8")
     parts = [list(items(f"items {part} 2 {file}")) for part in range(2)]
-    assert parts == [found[:4], found[4:9]]
+    assert parts == [again[:4], again[4:9]]
 
 
-def wait_row(call: str = "cuMemAlloc_v2", given: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:
+def wait_row(call: str = "cuMemAlloc_v2", words: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:
     """A row of a call that is asked alone."""
-    return {"call": call, "given": given, "stream": "", "place": place, **(answer or {"answer": ["returns", 0]})}
+    return {"call": call, "given": words, "stream": "", "place": place, **(answer or {"answer": ["returns", 0]})}
 
 
-def held(waiting: str, answer: str, call: str = "cuMemAlloc_v2", given: str = "64") -> dict[str, Any]:
+def held(waiting: str, answer: str, call: str = "cuMemAlloc_v2", words: str = "64") -> dict[str, Any]:
     """A row of a call that is asked while another waits at a gate in a non-blocking stream."""
     places = {"waiting": waiting, "stream": "non-blocking", "place": "non-blocking"}
-    return {"call": call, "given": given, **places, "answer": [answer, 0]}
+    return {"call": call, "given": words, **places, "answer": [answer, 0]}
 
 
 def recording(**rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -174,7 +174,7 @@ def test_the_page_has_every_call_that_was_asked() -> None:
     blocks = waits_page.blocks()
     page = PAGE.read_text(encoding="utf-8")
     assert [name for name in blocks if f"{{generated}} campaigns.conformance.waits_page {name}\n" not in page] == []
-    rows = [row for one in waits.recorded().values() for kind, row in waits.rows(one) if kind == "one"]
+    rows = [row for recording in waits.recorded().values() for kind, row in waits.rows(recording) if kind == "one"]
     waiting = {
         row["call"] for row in rows if "waits" in waits.answers(row).values() and row["call"] != "cuMemPoolDestroy"
     }
@@ -263,9 +263,9 @@ def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:
     A busy machine may be slower than a gate stays closed, so what differs is asked again.
     """
     recorded = waits.answers_in(waits.recorded()[H100])
-    found = waits.compare(asked_rows(tmp_path, FEW), recorded)
-    assert found.total == len(FEW)
-    differing = found.differences
+    compared = waits.compare(asked_rows(tmp_path, FEW), recorded)
+    assert compared.total == len(FEW)
+    differing = compared.differences
     for _ in range(5):
         if differing:
             again = {item_of(kind, row) for kind, row, *_ in differing}
@@ -284,9 +284,9 @@ def test_every_tenth_row_on_the_emulated_driver(tmp_path: Path) -> None:
     whole = asked_rows(tmp_path, chosen)
     differing = waits.compare(whole, waits.answers_in(recording)).differences
     again = asked_rows(tmp_path, {item_of(kind, row) for kind, row, *_ in differing})
-    found = waits.compare(waits.merged([whole, again]), waits.answers_in(recording))
-    different = "\n".join(str(one[1:]) for one in found.differences)
-    assert found.equal >= 0.99 * found.total, different
+    compared = waits.compare(waits.merged([whole, again]), waits.answers_in(recording))
+    different = "\n".join(str(difference[1:]) for difference in compared.differences)
+    assert compared.equal >= 0.99 * compared.total, different
     # what needs a kernel, or a graph with one
-    assert found.left_out < 20
-    assert found.total > 500
+    assert compared.left_out < 20
+    assert compared.total > 500

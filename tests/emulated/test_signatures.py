@@ -83,7 +83,7 @@ def declared(path: Path) -> Declarations:
                     types[name] = target(die)
                 elif die.tag == "DW_TAG_enumeration_type":
                     numbers |= {
-                        text(one, "DW_AT_name"): number(one, "DW_AT_const_value") for one in die.iter_children()
+                        text(node, "DW_AT_name"): number(node, "DW_AT_const_value") for node in die.iter_children()
                     }
     return Declarations(functions, types, numbers)
 
@@ -127,20 +127,20 @@ def kind(die: DIE) -> str:
     return f"{'float' if number(die, 'DW_AT_encoding') == FLOAT else 'integer'} of {size(die)} bytes"
 
 
-def differences(ours: DIE | None, theirs: DIE | None, seen: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+def differences(ours: DIE | None, theirs: DIE | None, pairs: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
     """In what a type differs from one of cuda.h, signedness and names aside; `seen` ends circles of pointers."""
     if opaque(ours) or opaque(theirs):
         return
     pair = (ours.offset, theirs.offset)
-    if pair in seen:
+    if pair in pairs:
         return
-    seen |= {pair}
+    pairs |= {pair}
     if kind(ours) != kind(theirs):
         yield f"{kind(ours)}, not {kind(theirs)}"
     elif ours.tag == "DW_TAG_pointer_type":
-        yield from (f"points to {one}" for one in differences(target(ours), target(theirs), seen))
+        yield from (f"points to {difference}" for difference in differences(target(ours), target(theirs), pairs))
     elif ours.tag == "DW_TAG_subroutine_type":
-        yield from signature_differences(ours, theirs, seen)
+        yield from signature_differences(ours, theirs, pairs)
     elif ours.tag in RECORDS:
         places: dict[int, list[DIE]] = {}
         for place, leaf in leaves(theirs):
@@ -148,22 +148,22 @@ def differences(ours: DIE | None, theirs: DIE | None, seen: frozenset[tuple[int,
         for place, leaf in leaves(ours):
             # bytes are kept as they are, and a newer release may use what an older one reserves
             if size(leaf) > 1 and not any(
-                size(one) == 1 or not list(differences(leaf, one, seen)) for one in places.get(place, ())
+                size(node) == 1 or not list(differences(leaf, node, pairs)) for node in places.get(place, ())
             ):
-                found = " or ".join(map(kind, places.get(place, ()))) or "nothing"
-                yield f"a structure with {kind(leaf)} at byte {place}, not {found}"
+                kinds = " or ".join(map(kind, places.get(place, ()))) or "nothing"
+                yield f"a structure with {kind(leaf)} at byte {place}, not {kinds}"
 
 
-def signature_differences(ours: DIE, theirs: DIE, seen: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+def signature_differences(ours: DIE, theirs: DIE, pairs: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
     """In what a function differs: its result, the number of its parameters, each parameter."""
     own, given = (
-        [target(one) for one in die.iter_children() if one.tag == "DW_TAG_formal_parameter"] for die in (ours, theirs)
+        [target(n) for n in die.iter_children() if n.tag == "DW_TAG_formal_parameter"] for die in (ours, theirs)
     )
     if len(own) != len(given):
         yield f"it has {len(own)} of {len(given)} parameters"
-    yield from (f"result: {one}" for one in differences(target(ours), target(theirs), seen))
+    yield from (f"result: {difference}" for difference in differences(target(ours), target(theirs), pairs))
     for place, (mine, other) in enumerate(zip(own, given, strict=False), 1):
-        yield from (f"parameter {place}: {one}" for one in differences(mine, other, seen))
+        yield from (f"parameter {place}: {difference}" for difference in differences(mine, other, pairs))
 
 
 def compiled(source: Path, text: str, *flags: str) -> Declarations:
@@ -184,16 +184,16 @@ def pointers(names: Iterable[str]) -> str:
 
 def problems(ours: Declarations, theirs: Declarations, asserted: Iterable[tuple[str, str]]) -> list[str]:
     """In what functions and pairs of structures, each ours and theirs, differ; those of other releases are left out."""
-    found = [
-        f"{name}: {one}"
+    faults = [
+        f"{name}: {difference}"
         for name in sorted(ours.functions.keys() & theirs.functions.keys())
-        for one in signature_differences(ours.functions[name], theirs.functions[name])
+        for difference in signature_differences(ours.functions[name], theirs.functions[name])
     ]
-    return found + [
-        f"{mine}, {name}: {one}"
+    return faults + [
+        f"{mine}, {name}: {difference}"
         for mine, name in asserted
         if name in theirs.types
-        for one in differences(ours.types[mine], theirs.types[name])
+        for difference in differences(ours.types[mine], theirs.types[name])
     ]
 
 

@@ -33,18 +33,18 @@ def use(on_driver, version: str, stub: Path, folder: Path) -> tuple[dict, list[s
 @pytest.mark.parametrize("version", ["13.0", "13.2"])
 def test_exact_entry_points(version: str, on_driver, cuda_stub, tmp_path) -> None:
     """cuMemsetD32_v2 and cuModuleGetGlobal_v2 are called, not their 32-bit twins, which answer otherwise."""
-    found, called = use(on_driver, version, cuda_stub, tmp_path)
+    description, called = use(on_driver, version, cuda_stub, tmp_path)
 
-    assert (found["version"], found["missing"], found["degraded"]) == (version, [], [])
-    assert found["file"].endswith("/libcuda.so.1")
-    assert found["words"] == ["0xdeadbeef"]
-    result, size, address = found["global"]
+    assert (description["version"], description["missing"], description["degraded"]) == (version, [], [])
+    assert description["file"].endswith("/libcuda.so.1")
+    assert description["words"] == ["0xdeadbeef"]
+    result, size, address = description["global"]
     assert (result, size) == (0, 7 * 4)
     assert address > 2**32
-    assert found["memory"] > 2**32, "a 32-bit entry point would have to be seen to cut the address"
-    assert found["twins"] == {"cuMemsetD32": 201, "cuModuleGetGlobal": 201}
-    assert found["error"] == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
-    assert found["freed"] == [0, 0]
+    assert description["memory"] > 2**32, "a 32-bit entry point would have to be seen to cut the address"
+    assert description["twins"] == {"cuMemsetD32": 201, "cuModuleGetGlobal": 201}
+    assert description["error"] == "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+    assert description["freed"] == [0, 0]
     # through the stub, and then the twins by their own names
     order = [name for name in called if name.startswith(("cuMemsetD32", "cuModuleGetGlobal"))]
     assert order == ["cuMemsetD32_v2", "cuModuleGetGlobal_v2", "cuMemsetD32", "cuModuleGetGlobal"]

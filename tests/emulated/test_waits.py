@@ -21,15 +21,15 @@ Check = Callable[..., str]
 def test_each_wait_names_a_call_that_exists_instead() -> None:
     """What a row suggests can be called, by its name in cuda.h."""
     functions = read_table("emulator/functions.toml")["functions"]
-    found = {call: row.instead_of(call) for row in no_wait.waits() for call in row.calls if row.instead}
-    assert found["cuMemcpy2DUnaligned_v2"] == "cuMemcpy2DAsync"
-    assert found["cuMemFree_v2"] == "cuMemFreeAsync"
-    assert not [name for name in found.values() if name not in functions]
+    replaced = {call: row.instead_of(call) for row in no_wait.waits() for call in row.calls if row.instead}
+    assert replaced["cuMemcpy2DUnaligned_v2"] == "cuMemcpy2DAsync"
+    assert replaced["cuMemFree_v2"] == "cuMemFreeAsync"
+    assert not [name for name in replaced.values() if name not in functions]
 
 
 def test_what_may_wait_is_not_promised() -> None:
     """A program can rely on a wait only where the documentation says that there is one, not that there may be."""
-    found = {
+    answers = {
         (call, *facts.values()): bool(row.promised) and not row.may
         for call, facts in (
             ("cuCtxSynchronize", {}),
@@ -40,7 +40,7 @@ def test_what_may_wait_is_not_promised() -> None:
         )
         if (row := row_of(call, facts))
     }
-    assert [*found.values()] == [True, False, False, True, False]
+    assert [*answers.values()] == [True, False, False, True, False]
     assert all(
         row.may == row.promised.startswith(("may ", "might ", "loading a kernel may ")) for row in no_wait.waits()
     )
@@ -136,11 +136,11 @@ def test_deadlocks_are_named(check: Check) -> None:
 
     The same programs pass without a word where nobody waits for their own thread.
     """
-    found, mended = json.loads(check(PLANTED))
-    assert found.keys() == NAMED.keys()
-    assert len(found) == 12
-    assert mended == {name: [] for name in found}
-    for name, violations in found.items():
+    named, mended = json.loads(check(PLANTED))
+    assert named.keys() == NAMED.keys()
+    assert len(named) == 12
+    assert mended == {name: [] for name in named}
+    for name, violations in named.items():
         assert len(violations) == 1, (name, violations)
         ((kind, text, fix, stack, history),) = violations
         assert kind == "deadlock"

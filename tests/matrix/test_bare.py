@@ -41,8 +41,8 @@ def site(tmp_path_factory) -> Path:
     nvrtc, needy = str(libraries / "libnvrtc.so.12"), str(folder / "libneedy.so")
     subprocess.run([*build, str(source), "-o", nvrtc, "-Wl,-soname,libnvrtc.so.12"], check=True)
     subprocess.run([*build, str(user), "-o", needy, nvrtc], check=True)
-    found = str(folder / "libbuilt.so")
-    subprocess.run([*build, str(user), "-o", found, nvrtc, f"-Wl,-rpath,{libraries}"], check=True)
+    library = str(folder / "libbuilt.so")
+    subprocess.run([*build, str(user), "-o", library, nvrtc, f"-Wl,-rpath,{libraries}"], check=True)
     wheel = folder / "needy-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as file:
         load = "import ctypes, pathlib\nctypes.CDLL(str(pathlib.Path(__file__).with_name({!r})))\n"
@@ -220,7 +220,7 @@ def test_two_of_one_library(run, systems, tmp_path) -> None:
 
     _, apart = run(f'command = "python apart.py {paths}"\nprovenance = "system"\nhidden = []')
     assert list(outcomes(apart).values()) == ["passed"]
-    assert sorted(one.path for one in apart.libraries) == sorted(paths.split())
+    assert sorted(library.path for library in apart.libraries) == sorted(paths.split())
 
 
 def test_a_program_that_cannot_be_seen(run, tmp_path) -> None:
@@ -366,11 +366,11 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
         "CUDALINK_CELL": "one",
         "CUDALINK_REPORT": str(tmp_path / "r.jsonl"),
     }
-    for (command, options, within), one, name in zip(asked, loaded, [*keys.imports, None], strict=True):
-        place = one.lists.parent
+    for (command, options, within), entry, name in zip(asked, loaded, [*keys.imports, None], strict=True):
+        place = entry.lists.parent
         text = bare._IMPORT.read_text(encoding="utf-8")
         assert command == ([python, "-c", text, name, str(place / "opened")] if name else [str(tool), "x::y", "1 2"])
-        assert options.pop("cwd") == one.folder == (str(place / "empty") if name else str(tmp_path))
+        assert options.pop("cwd") == entry.folder == (str(place / "empty") if name else str(tmp_path))
         assert (within == []) is bool(name)
         assert options.pop("env") == {
             **environment,
@@ -384,7 +384,7 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
             "text": True,
             "errors": "replace",
         }
-        assert one == (one.nodeid, place / "loader", place / "opened", 7, one.folder, FACTS, environment)
+        assert entry == (entry.nodeid, place / "loader", place / "opened", 7, entry.folder, FACTS, environment)
     run, *rest = lines
     assert len(run.pop("run")) == 32
     assert run.pop("origin").keys() == {"project", "commit", "branch", "ci_url", "dirty"}
@@ -412,14 +412,14 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
     assert rest[0] == {"event": "collected", "tests": tests}
     counts = {"passed": 1, "failed": 3, "crashed": 1}
     assert rest[-1].items() >= {"event": "end", "exitstatus": 1, "counts": counts}.items()
-    found = [one for one in rest if one["event"] == "test"]
-    assert [(one["nodeid"], one["outcome"], one["reason"], one["longrepr"]) for one in found] == [
-        (name, *one) for name, one in zip(ids, expected, strict=True)
+    ended = [event for event in rest if event["event"] == "test"]
+    assert [(event["nodeid"], event["outcome"], event["reason"], event["longrepr"]) for event in ended] == [
+        (name, *fields) for name, fields in zip(ids, expected, strict=True)
     ]
-    assert [one["nodeid"] for one in rest if one["event"] == "start"] == ids
-    (library,) = (one for one in rest if one["event"] == "library")
+    assert [event["nodeid"] for event in rest if event["event"] == "start"] == ids
+    (library,) = (event for event in rest if event["event"] == "library")
     assert library.items() >= {"nodeid": ids[1], "during": "call", **LIBRARY}.items()
-    (crash,) = (one for one in rest if one["event"] == "crash")
+    (crash,) = (event for event in rest if event["event"] == "crash")
     assert (crash["nodeid"], crash["signal"]) == (ids[2], "SIGABRT")
     assert capsys.readouterr().out == (
         "import m.a: passed\ncudalink: noted\n  more\ncudalink: again\n"
@@ -435,13 +435,13 @@ def test_a_program_that_does_not_start_without_programs(steps, capsys) -> None:
     code, asked, _, lines = steps(RunKeys(command="nothing --now"), ends)
     assert (code, asked[0][0]) == (1, ["nothing", "--now"])
     reason = "nothing cannot be run: No such file"
-    assert [(one["reason"], one["longrepr"]) for one in lines if one["event"] == "test"] == [(reason, f"{reason}\n")]
+    assert [(x["reason"], x["longrepr"]) for x in lines if x["event"] == "test"] == [(reason, f"{reason}\n")]
     passed = [bare.LoadReport, lambda _: bare.LoadReport((), ("x" * 3989,))]
     code, _, _, lines = steps(
         RunKeys(command="a", imports=["m"]), [(0, ""), (0, "")], [lambda _: passed[0](), passed[1]]
     )
-    found = [(one["reason"], one["longrepr"]) for one in lines if one["event"] == "test"]
-    assert found == [("", ""), ("x" * 3989, f"cudalink: {'x' * 3989}\n")]
+    reasons = [(line["reason"], line["longrepr"]) for line in lines if line["event"] == "test"]
+    assert reasons == [("", ""), ("x" * 3989, f"cudalink: {'x' * 3989}\n")]
     assert steps(RunKeys(imports=["m"]), [(0, "")], [lambda _: bare.LoadReport()])[0] == 0
     assert capsys.readouterr().err == ""
 
@@ -478,8 +478,8 @@ def test_facts_without_programs(steps, tmp_path, monkeypatch, capsys, facts, kin
 def test_drivers_without_programs() -> None:
     """The variables by which every program finds the driver of the cell; none for that of the machine."""
     driver, arch = "CUDALINK_DRIVER", "CUDALINK_DEVICE"
-    for one in ({}, {driver: "auto"}, {driver: "real"}):
-        assert bare._driver(one) == {}
+    for environment in ({}, {driver: "auto"}, {driver: "real"}):
+        assert bare._driver(environment) == {}
     assert bare._driver({driver: "absent"}) == {"LD_LIBRARY_PATH": str(library_folder(absent=True))}
     there = {"LD_PRELOAD": str(library_folder() / "libcuda.so.1"), "LD_LIBRARY_PATH": str(library_folder())}
     for device in ("", "sm_75"):

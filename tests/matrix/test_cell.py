@@ -41,7 +41,7 @@ def test_a_bare_cell_runs_its_steps_or_pytest() -> None:
     assert steps.tests == ("import::a", "import::b", "command::python -m a")
     assert made(kind="bare", imports=("a",)).tests == ("import::a",)
     suite = made(kind="bare", imports=("a",), command="pytest --pyargs a")
-    assert [one.program for one in (steps, suite, made())] == ["the steps of the cell", "pytest", "pytest"]
+    assert [run_keys.program for run_keys in (steps, suite, made())] == ["the steps of the cell", "pytest", "pytest"]
     assert (steps.run_keys.imports, steps.run_keys.command) == (("a", "b"), "python -m a")
     assert (suite.run_keys.imports, suite.run_keys.command) == ((), "")
     assert "hidden" not in steps.axes
@@ -50,8 +50,8 @@ def test_a_bare_cell_runs_its_steps_or_pytest() -> None:
 def test_keys_that_a_run_learns() -> None:
     """They come back from the environment as they were written; without them there are none."""
     environment = made(kind="bare", imports=("a",), command="x").environment("r")
-    found = RunKeys.read(environment)
-    assert (found.axes, found.imports, found.command) == ({"kind": "bare"}, ["a"], "x")
+    run_keys = RunKeys.read(environment)
+    assert (run_keys.axes, run_keys.imports, run_keys.command) == ({"kind": "bare"}, ["a"], "x")
     assert RunKeys.read({}) == RunKeys.read({KEYS_VARIABLE: ""}) == RunKeys(axes={}, packages={})
 
 
@@ -74,8 +74,8 @@ def test_toolchains(values: dict, expected: tuple) -> None:
 def test_variables_of_a_cell() -> None:
     """Keys in braces are filled in; other braces stay."""
     env = {"A": "{ctk}-{nothing}-{gpu}", "B": "{}"}
-    found = made(ctk="13.0", gpu=True, env=env).environment("r")
-    assert (found["A"], found["B"]) == ("13.0-{nothing}-{gpu}", "{}")
+    variables = made(ctk="13.0", gpu=True, env=env).environment("r")
+    assert (variables["A"], variables["B"]) == ("13.0-{nothing}-{gpu}", "{}")
 
 
 def test_tags_that_follow() -> None:

@@ -58,10 +58,10 @@ def test_nox(pytester, cell) -> None:
     session = Program(*PYTEST)
     with pytest.raises(CommandFailed):
         our_nox.run_cell(session, cell, pytester.path)
-    (warned,) = (one[1] for one in session.asked if one[0] == "warn")
+    (warned,) = (message[1] for message in session.asked if message[0] == "warn")
     assert str(warned).startswith("pytest was killed by SIGABRT (test_it.py::test)")
     record = cell.environment(pytester.path / our_nox.runner.RECORDS)["CUDALINK_REPORT"]
-    assert [(one.nodeid, one.signal) for one in read(record).crashes] == [("test_it.py::test", "SIGABRT")]
+    assert [(crash.nodeid, crash.signal) for crash in read(record).crashes] == [("test_it.py::test", "SIGABRT")]
 
 
 DIES = "import sys; print('\\x1b[31mno conftest\\x1b[0m\\n\\nE  no module', file=sys.stderr); sys.exit(4)"

@@ -20,10 +20,10 @@ CELLS = {cell.name: cell for cell in load_cells(ROOT / "matrices" / "cells.toml"
 def test_each_folder_that_pytest_leaves_out_has_a_session() -> None:
     """A session, a cell or a stage on a GPU names it, and so does the table of CONTRIBUTING."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
-    folders = [one for one in settings["norecursedirs"] if one.startswith("tests/")]
+    folders = [folder for folder in settings["norecursedirs"] if folder.startswith("tests/")]
     assert folders
     runners = ("noxfile.py", "tools/sessions.toml", "matrices/cells.toml", "campaigns/hardware/stages.py")
-    run = "".join((ROOT / one).read_text(encoding="utf-8") for one in runners)
+    run = "".join((ROOT / runner).read_text(encoding="utf-8") for runner in runners)
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert 'nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]' in run
     # the toolkit of the session `tests`

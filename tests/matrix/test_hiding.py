@@ -48,7 +48,7 @@ def start(*program: str, hidden, refuse: bool = False, cwd: Path, **env: str) ->
     if refuse and not REFUSED:
         command = ["unshare", "--user", "--map-root-user", "sh", "-c", _NOTHING_ALLOWED, "sh", *command]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_")}
-    environment = {**clean, **env, "CUDALINK_CELL_KEYS": json.dumps({"hidden": [str(one) for one in hidden]})}
+    environment = {**clean, **env, "CUDALINK_CELL_KEYS": json.dumps({"hidden": [str(path) for path in hidden]})}
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -100,14 +100,14 @@ def test_without_namespaces_the_environment_hides_what_it_can(toolkit, tmp_path)
     done = start(
         "python", "-c", show, hidden=[toolkit.parent / "c*"], refuse=True, cwd=tmp_path, **environment_of(toolkit)
     )
-    home, path, found = done.stdout.split(" ", 2)
+    home, path, text = done.stdout.split(" ", 2)
     assert (home, path) == ("None", "/nowhere")
-    hidden = hiding.Hidden.of(found)
+    hidden = hiding.Hidden.of(text)
     assert (hidden.how, hidden.places, hidden.axis) == ("environment", (str(toolkit),), "environment only")
     assert hidden.reason.startswith("no mount namespace: ")
     words = f"hidden by environment only ({hidden.reason}): {toolkit} still opens by its path"
     assert done.stderr.startswith(f"cudalink: {words}")
-    assert not any(f"{toolkit}/bin" in one for one in hidden.reachable)
+    assert not any(f"{toolkit}/bin" in path for path in hidden.reachable)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ HIDDEN = {
 def test_words_of_each_way(how) -> None:
     """The axis of the report, and the sentence with and without what is still there; others are refused."""
     axis, sentence = HIDDEN[how]
-    one = hiding.Hidden(how, ("/a", "/b"), ("more", "x"), "why")
-    assert (one.axis, str(one)) == (axis, sentence)
+    hidden = hiding.Hidden(how, ("/a", "/b"), ("more", "x"), "why")
+    assert (hidden.axis, str(hidden)) == (axis, sentence)
     assert str(hiding.Hidden(how, ("/a", "/b"), (), "why")) == sentence.removesuffix("; more, x")
-    assert hiding.Hidden.of(one.as_json()) == one
+    assert hiding.Hidden.of(hidden.as_json()) == hidden
     assert hiding.Hidden("nothing") == hiding.Hidden("nothing", (), (), "")
     many = str(hiding.Hidden(how, tuple(f"/p/{number}" for number in range(5)), (), "why"))
     assert how == "nothing" or ": /p/0, /p/1, /p/2 and 2 more" in many
@@ -232,8 +232,8 @@ def test_places_that_patterns_match(tmp_path, monkeypatch) -> None:
     for name in ("b/in", "bb", "a"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to("b")
-    found = hiding._places([f"{tmp_path}/b/in", f"{tmp_path}/b*", f"{tmp_path}/link", f"{tmp_path}/a", "/nowhere/*"])
-    assert found == tuple(f"{tmp_path}/{name}" for name in ("a", "b", "bb"))
+    places = hiding._places([f"{tmp_path}/b/in", f"{tmp_path}/b*", f"{tmp_path}/link", f"{tmp_path}/a", "/nowhere/*"])
+    assert places == tuple(f"{tmp_path}/{name}" for name in ("a", "b", "bb"))
     monkeypatch.chdir(tmp_path / "a")
     needed = {"the working folder": str(tmp_path / "a"), "pytest-cudalink": hiding.__file__}
     for module, name, what in ((sys, "executable", "Python"), (sys, "prefix", "the environment")):
@@ -330,11 +330,11 @@ SIZE = b"mode=755,size=4k"
 def test_the_calls_of_a_namespace(tmp_path, monkeypatch) -> None:
     """Folders are covered; over files lies a device that nobody can open, made where no file is hidden."""
     folder, file, work = tmp_path / "folder", tmp_path / "above" / "file", tmp_path / "work"
-    for one in (folder, file.parent, work):
-        one.mkdir()
+    for hidden in (folder, file.parent, work):
+        hidden.mkdir()
     file.touch()
     (tmp_path / "link").symlink_to(file.parent)
-    monkeypatch.setattr(hiding, "_WORKPLACES", [str(tmp_path / one) for one in ("missing", "link", "work", "folder")])
+    monkeypatch.setattr(hiding, "_WORKPLACES", [str(tmp_path / name) for name in ("missing", "link", "work", "folder")])
     own, ascii_ = Path("/proc/self"), {"encoding": "ascii"}
     private = ("mount", b"none", b"/", None, PRIVATE, None)
     covered = ("mount", b"none", bytes(folder), b"tmpfs", READ_ONLY, SIZE)
@@ -371,8 +371,8 @@ def test_a_program_that_starts(monkeypatch, capsys) -> None:
     monkeypatch.setattr(hiding, "hide", lambda patterns, environment: hiding.Hidden("nothing"))
     environment = {"A": "1"}
     assert hiding.start(("p", "x"), [], environment) == 127
-    found = {"A": "1", "CUDALINK_HIDDEN": hiding.Hidden("nothing").as_json()}
-    assert (environment, ran) == (found, [("p", ["p", "x"], found)])
+    expected = {"A": "1", "CUDALINK_HIDDEN": hiding.Hidden("nothing").as_json()}
+    assert (environment, ran) == (expected, [("p", ["p", "x"], expected)])
     said = "cudalink: nothing to hide: no file has such a name\ncudalink: p cannot be run: No such file\n"
     assert capsys.readouterr().err == said
 

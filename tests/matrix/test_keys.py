@@ -74,7 +74,7 @@ def test_texts(name: str) -> None:
     """Each value of a key is valid, or has what is needed instead of it."""
     key, (valid, wrong) = KEYS[name], TEXTS[name]
     listed = isinstance(key.default, tuple)
-    assert [key.wrong([one] if listed else one) for one in valid] == [[]] * len(valid)
+    assert [key.wrong([value] if listed else value) for value in valid] == [[]] * len(valid)
     for text, needed in wrong.items():
         assert key.wrong([text] if listed else text) == [(needed, text)]
 
@@ -89,7 +89,7 @@ def test_values_of_other_types() -> None:
     assert KEYS["packages"].wrong(["a", 1]) == [("a list of strings, or a table of packages", ["a", 1])]
     assert KEYS["env"].wrong(["a"]) == [("a table of strings", ["a"])]
     assert KEYS["env"].wrong({"A": 1}) == [("a table of strings", {"A": 1})]
-    assert KEYS["tags"].wrong(["a", " ", "b", ""]) == [(TEXTS["tags"][1][""], one) for one in (" ", "")]
+    assert KEYS["tags"].wrong(["a", " ", "b", ""]) == [(TEXTS["tags"][1][""], text) for text in (" ", "")]
     assert KEYS["arch"].wrong("sm_90") == []
     assert KEYS["arch"].wrong("sm_1") == [(ARCH, "sm_1")]
 
@@ -124,9 +124,9 @@ def test_packages() -> None:
         assert keys.package_fault(name) == "the name of a package, such as 'cuda-bindings'"
     for name in ("arch", "Runs-On"):
         assert keys.package_fault(name) == "a package whose name is not that of a key"
-    assert [keys.distribution(one) for one in ("A_b[c]>1", "./p", "")] == ["a-b", "", ""]
+    assert [keys.distribution(text) for text in ("A_b[c]>1", "./p", "")] == ["a-b", "", ""]
     assert REQUIREMENTS.wrong(["./p", "-e ."]) == [(REQUIREMENT, "-e .")]
-    assert [keys.version_of(one) for one in ("13.0", "auto")] == [CudaVersion(13, 0), None]
+    assert [keys.version_of(version) for version in ("13.0", "auto")] == [CudaVersion(13, 0), None]
     assert keys.version_of("latest") == max(toolchains.releases())
 
 

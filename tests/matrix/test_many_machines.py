@@ -24,12 +24,12 @@ def test_shards_are_disjoint_and_whole(count, seconds, total) -> None:
     cells = [Cell(f"cell-{number}", {}, ()) for number in range(total)]
     cost = {f"cell-{number}": value for number, value in seconds.items()}
     shards = spread(cells, count, cost)
-    assert sorted(cell.name for one in shards for cell in one) == sorted(cell.name for cell in cells)
+    assert sorted(cell.name for shard in shards for cell in shard) == sorted(cell.name for cell in cells)
     assert shards == spread(list(reversed(cells))[::-1], count, dict(reversed(cost.items())))
     if cost and total:
         usual = sum(cost.values()) / len(cost)
         each = {cell.name: max(cost.get(cell.name, usual), 0.001) for cell in cells}
-        most = max(sum(each[cell.name] for cell in one) for one in shards)
+        most = max(sum(each[cell.name] for cell in shard) for shard in shards)
         assert most <= sum(each.values()) / count + max(each.values()) + 1e-6
 
 
@@ -44,11 +44,11 @@ def test_wrong_shard(text) -> None:
 def record(path: Path, cell: str, *seconds: float | None) -> Path:
     """Write a record of runs of a cell, one after the other; a run without seconds does not finish."""
     with Writer(path) as writer:
-        for one in seconds:
+        for second in seconds:
             writer.write(RunRecord(cell=cell))
             writer.write(TestRecord(nodeid="test_a.py::test", outcome="passed"))
-            if one is not None:
-                writer.write(EndRecord(exitstatus=0, duration=one))
+            if second is not None:
+                writer.write(EndRecord(exitstatus=0, duration=second))
     return path
 
 

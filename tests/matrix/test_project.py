@@ -49,8 +49,8 @@ def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
     text = '[cells.a]\nextras = ["test"]\ngroups = ["dev"]\npackages = ["scipy"]'
     assert warned(text) == []
     (cell,) = load_cells(tmp_path / "cells.toml")
-    found = [(str(one.requirement), one.where) for one in requirements(cell, Project.read(tmp_path))]
-    assert found == [
+    rows = [(str(need.requirement), need.where) for need in requirements(cell, Project.read(tmp_path))]
+    assert rows == [
         ("numpy", "dependencies"),
         ("pytest", "extra test"),
         ("cuda-core[cu13]", "extra cu13"),
@@ -60,7 +60,7 @@ def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
     ]
     (tmp_path / "cells.toml").write_text(text + '\ninstall = "none"')
     (cell,) = load_cells(tmp_path / "cells.toml")
-    assert [one.where for one in requirements(cell, Project.read(tmp_path))] == ["group dev", "group more", "packages"]
+    assert [n.where for n in requirements(cell, Project.read(tmp_path))] == ["group dev", "group more", "packages"]
 
 
 def test_a_project_as_far_as_its_file_says_it(tmp_path) -> None:
@@ -68,11 +68,16 @@ def test_a_project_as_far_as_its_file_says_it(tmp_path) -> None:
     assert (Project().name, Project().requires_python) == ("", "")
     file = tmp_path / "pyproject.toml"
     file.write_text("[tool.x]\n[other]\n")
-    found = Project.read(tmp_path)
-    assert (found.name, found.requires_python, [*found.tables], [*found.tools]) == ("", "", ["tool", "other"], ["x"])
+    project = Project.read(tmp_path)
+    assert (project.name, project.requires_python, [*project.tables], [*project.tools]) == (
+        "",
+        "",
+        ["tool", "other"],
+        ["x"],
+    )
     file.write_text('[project]\nname = "p"\nrequires-python = ">=3.11"\n')
-    found = Project.read(tmp_path)
-    assert (found.name, found.requires_python, found.tools) == ("p", ">=3.11", ())
+    project = Project.read(tmp_path)
+    assert (project.name, project.requires_python, project.tools) == ("p", ">=3.11", ())
 
 
 def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
@@ -86,19 +91,19 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
         '[tool.poetry.group.docs.dependencies]\nsphinx = { version = ">7", optional = true }\n'
     )
     (tmp_path / "pyproject.toml").write_text(text)
-    found = Project.read(tmp_path)
-    assert (found.name, found.requires_python, [*found.extras]) == ("p", ">=3.10,<4", ["cuda"])
-    assert [str(one) for one in found.dependencies] == [
+    project = Project.read(tmp_path)
+    assert (project.name, project.requires_python, [*project.extras]) == ("p", ">=3.10,<4", ["cuda"])
+    assert [str(dependency) for dependency in project.dependencies] == [
         *("numpy<0.3,>=0.2.3", "zero<1,>=0", "one<2,>=1", "star==1.2.*", "tilde!=1.2.5,<1.3,>=1.2.3"),
         *("both<1.3,>=1.2", "zeros<0.1,>=0.0", "more[a,b]"),
     ]
-    assert {name: [*map(str, group)] for name, group in found.poetry_groups.items()} == {
+    assert {name: [*map(str, group)] for name, group in project.poetry_groups.items()} == {
         "docs": ["sphinx>7"],
         "dev": ["pytest==8"],
     }
     (tmp_path / "pyproject.toml").write_text(f'{text}[project]\nname = "q"\n')
-    found = Project.read(tmp_path)
-    assert (found.name, found.requires_python, found.dependencies, found.extras) == ("q", "", [], {})
+    project = Project.read(tmp_path)
+    assert (project.name, project.requires_python, project.dependencies, project.extras) == ("q", "", [], {})
 
 
 NEEDS = "[options]\ninstall_requires =\n  x>1\n  y\n"
@@ -157,10 +162,10 @@ def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
     """Name and extras are read from its own files, of which none is run."""
     for file, text in files.items():
         (tmp_path / file).write_text(text)
-    found = Project.read(tmp_path)
-    assert (found.name, found.requires_python, found.extras) == (name, "", extras)
-    given = [one for text in files.values() for one in ("x>1", "y") if f"{one}\n" in text or f"'{one}'" in text]
-    assert [*map(str, found.dependencies)] == given
+    project = Project.read(tmp_path)
+    assert (project.name, project.requires_python, project.extras) == (name, "", extras)
+    given = [word for text in files.values() for word in ("x>1", "y") if f"{word}\n" in text or f"'{word}'" in text]
+    assert [*map(str, project.dependencies)] == given
 
 
 @pytest.mark.parametrize(
@@ -194,7 +199,7 @@ def test_extras_come_in_the_order_of_their_names(tmp_path, warned) -> None:
     project = f'[project]\nname = "p"\n[project.optional-dependencies]\nall = ["p[{",".join(names[::-1])}]"]\n{extras}'
     warned('[cells.a]\nextras = ["all"]\n', project)
     (cell,) = load_cells(tmp_path / "cells.toml")
-    assert [one.where for one in requirements(cell, Project.read(tmp_path))] == [f"extra {name}" for name in names]
+    assert [need.where for need in requirements(cell, Project.read(tmp_path))] == [f"extra {name}" for name in names]
 
 
 def test_a_file_without_a_project_lacks_no_extra(warned) -> None:

@@ -58,9 +58,9 @@ def chosen(project: Path, text: str) -> tuple[list[str], list[str]]:
 )
 def test_the_oldest_versions_are_those_that_the_project_allows(project, text, pins) -> None:
     """Of one package, or of all that the project requires itself; `test_runner` has what uv is asked."""
-    arguments, found = chosen(project, text)
+    arguments, pinned = chosen(project, text)
     assert arguments == ["-r", str(project / ".cudalink" / "a.requirements.txt")]
-    assert found == pins
+    assert pinned == pins
 
 
 def test_versions_that_do_not_exist(project) -> None:
@@ -124,9 +124,9 @@ def test_a_run_says_what_was_noted(pytester, run_pytest, monkeypatch) -> None:
             "cudalink: packaging * is older than 9999.1, the release without this cell's toolkit: *",
         ]
     )
-    found = read(pytester.path / "a.jsonl").run.versions
-    assert found["packaging"]["requested"] == "9999.1, as without the toolkit"
-    assert found["pluggy"]["resolved"] == "0.1"
+    versions = read(pytester.path / "a.jsonl").run.versions
+    assert versions["packaging"]["requested"] == "9999.1, as without the toolkit"
+    assert versions["pluggy"]["resolved"] == "0.1"
 
 
 KEYS = {
@@ -151,9 +151,9 @@ def test_facts_of_a_cell(noted) -> None:
     facts = cell_facts(INSTALLED.get, noted, NOTHING)
 
     def version(name: str, requested: str, **more: str) -> dict[str, str | None]:
-        found = INSTALLED.get(name)
-        kind = "real" if found else "absent"
-        return {"requested": requested, "found": found, "source": f"metadata of {name}", "kind": kind, **more}
+        version = INSTALLED.get(name)
+        kind = "real" if version else "absent"
+        return {"requested": requested, "found": version, "source": f"metadata of {name}", "kind": kind, **more}
 
     axes = {"ctk": "13.0", "one": "2.0", "two": "0.1", "three": "1.5", "four": "4", "gone": "none"}
     assert facts.axes == axes | {"hidden": "nothing to hide"}

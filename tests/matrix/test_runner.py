@@ -56,7 +56,7 @@ def cell(cell_of, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         *([], ["-x"], ["-k", "link"], ["-k", "tests"], ["-m", "slow", "-x"], ["--maxfail", "1"], ["-n", "0"]),
         *(["--ignore", "tests/slow"], ["--deselect", "tests/a.py::b"], ["--ignore=tests/slow"], ["-rA", "-q"]),
@@ -65,22 +65,22 @@ def cell(cell_of, tmp_path):
         *([option.flag, "out/there.json"] for option in OPTIONS if option.flag),
     ],
 )
-def test_options_are_added(given: list[str], cell, tmp_path) -> None:
+def test_options_are_added(options: list[str], cell, tmp_path) -> None:
     """Options and their values come after the cell's arguments, also where a value is the name of a folder."""
-    assert runner.arguments(cell, given, tmp_path) == ["-n", "2", "tests", *given]
+    assert runner.arguments(cell, options, tmp_path) == ["-n", "2", "tests", *options]
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         *(["tests"], ["slow"], ["-x", "tests"], ["tests/nothing.py"], ["test_x.py::test_y"], ["-k", "a", "slow"]),
         *(["missing.py"], ["--lf", "slow"], ["--lf", "tests/nothing.py"], ["--maxfail=1", "slow/x"], ["../elsewhere"]),
         *(["--lf", "x::y"], ["x::y"]),
     ],
 )
-def test_a_path_replaces(given: list[str], cell, tmp_path) -> None:
+def test_a_path_replaces(options: list[str], cell, tmp_path) -> None:
     """A path, also a misspelt one, is run instead of the cell's tests."""
-    assert runner.arguments(cell, given, tmp_path) == given
+    assert runner.arguments(cell, options, tmp_path) == options
 
 
 STEPS = [sys.executable, "-m", "pytest_cudalink.cli.bare_cell"]
@@ -103,11 +103,11 @@ def test_how_a_cell_is_run(cell_of, tmp_path, keys, program, install, variables)
     cell = cell_of(keys)
     assert runner.command(cell, ["-x"], tmp_path) == program
     assert runner.project_requirement(cell, tmp_path) == [word.format(root=tmp_path) for word in install]
-    found = runner.environment(cell, tmp_path)
+    environment = runner.environment(cell, tmp_path)
     own = cell.environment(tmp_path / ".cudalink")
     pins = str(tmp_path / ".cudalink" / "a.requirements.txt")
     folder = str(Path(runner.__file__).parents[2])
-    assert found == own | {name: folder if name == "PYTHONPATH" else pins for name in variables}
+    assert environment == own | {name: folder if name == "PYTHONPATH" else pins for name in variables}
 
 
 def test_names_that_the_environment_gives(tmp_path, monkeypatch) -> None:
@@ -249,7 +249,7 @@ def test_releases_without_the_toolkit(cell_of, tmp_path, uv, keys, asked, newer)
         runner.note_newer(cell, tmp_path)
     else:
         runner.choose_versions(cell, tmp_path, warned.append)
-    assert [one for one, *_ in uv.asked] == ([asked] if asked else [])
+    assert [program for program, *_ in uv.asked] == ([asked] if asked else [])
     assert (file.read_text() if file.exists() else None) == newer
     assert warned == []
     uv.code = 1
@@ -295,14 +295,14 @@ def test_the_plugin_that_is_not_found(cell_of, tmp_path, uv, monkeypatch) -> Non
 def test_a_python_that_is_missing(cell_of, monkeypatch) -> None:
     """A name on the PATH is asked whether it starts; a cell without a Python takes any."""
     assert runner.python_missing(cell_of()) == ""
-    cell, found = cell_of('python = "3.13"'), {"python3.13": "/p"}
+    cell, programs = cell_of('python = "3.13"'), {"python3.13": "/p"}
     ran: list[tuple[object, ...]] = []
 
     def run(command, *, capture_output, check):
         ran.append((command, capture_output, check))
         return SimpleNamespace(returncode=len(ran) - 1)
 
-    monkeypatch.setattr(runner.shutil, "which", found.get)
+    monkeypatch.setattr(runner.shutil, "which", programs.get)
     monkeypatch.setattr(runner.subprocess, "run", run)
     assert runner.python_missing(cell) == ""
     words = (
@@ -311,7 +311,7 @@ def test_a_python_that_is_missing(cell_of, monkeypatch) -> None:
     )
     assert runner.python_missing(cell) == words
     assert ran == [(["/p", "-c", ""], True, False)] * 2
-    found.clear()
+    programs.clear()
     assert runner.python_missing(cell) == words
     assert len(ran) == 2
 
@@ -362,7 +362,7 @@ def test_notes_of_a_cell(cell_of, tmp_path) -> None:
         os.utime(folder / name, (age, age))
     for _ in range(2):
         runner.forget_older(cell, tmp_path, 1)
-    assert [one.name for one in folder.iterdir()] == ["a.missing.txt"]
+    assert [path.name for path in folder.iterdir()] == ["a.missing.txt"]
     for name in "hgfedcba":
         (folder / name).mkdir()
         (folder / name / "b.missing.txt").write_text(name)
@@ -401,15 +401,15 @@ def test_how_a_run_ended(cell_of, tmp_path, records, code, words, crashes) -> No
         file.mkdir()
     elif records:
         with Writer(file) as writer:
-            for one in records:
-                writer.write(one)
+            for record in records:
+                writer.write(record)
     else:
         file.write_text("damaged")
     assert runner.conclude(cell, tmp_path, code, "") == (words and words + ADVICE)
     assert runner.notes([tmp_path]) == {}
     runner.conclude(cell, tmp_path, code, "")  # where the note is gone
     if records:
-        assert [(one.nodeid, one.signal, one.exitcode) for one in read(file).crashes] == crashes
+        assert [(crash.nodeid, crash.signal, crash.exitcode) for crash in read(file).crashes] == crashes
 
 
 @pytest.mark.parametrize(
@@ -419,12 +419,12 @@ def test_a_run_that_is_red_without_a_failing_test(cell_of, tmp_path, outcome, co
     """As for a limit of coverage: the record gets the exit code and the last lines, unless a test says it."""
     cell, file = cell_of(), tmp_path / ".cudalink" / "a.jsonl"
     with Writer(file) as writer:
-        for one in (BEGAN[0], TestRecord(nodeid="t.py::a", outcome=outcome), EndRecord(exitstatus=code)):
-            writer.write(one)
+        for record in (BEGAN[0], TestRecord(nodeid="t.py::a", outcome=outcome), EndRecord(exitstatus=code)):
+            writer.write(record)
     assert runner.conclude(cell, tmp_path, code, "1 passed\n\x1b[31mFAIL\x1b[0m\n") == ""
-    found = read(file).exit
-    assert ([found.output] if found else []) == output
-    assert found is None or found.exitcode == code
+    ended = read(file).exit
+    assert ([ended.output] if ended else []) == output
+    assert ended is None or ended.exitcode == code
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def said(monkeypatch) -> list[str]:
 def read(project):
     """Read the environments of the project with a configuration of tox: the settings of each, by name."""
 
-    def settings(configuration: str, *given: str, name: str = "tox.ini"):
+    def settings(configuration: str, *arguments: str, name: str = "tox.ini"):
         (project / name).write_text(configuration)
-        state = setup_state(["config", "-c", str(project / name), *given])
+        state = setup_state(["config", "-c", str(project / name), *arguments])
         provision(state)
         return {name: state.envs[name].conf for name in state.envs.iter(only_active=False)}
 
@@ -80,10 +80,10 @@ def read(project):
 
 def test_settings_of_each_cell(read, project, said) -> None:
     """How it is installed and run; cells on a GPU run one after another, and what is no cell's stays."""
-    found = read("[tox]\nenv_list = own\n[testenv:own]\ncommands = x\n", "--", "-x")
-    assert set(found) == {"own", "a", "bare", "hides", "first", "second"}
-    assert found["own"]["commands"][0].args == ["x"]
-    commands = {name: [one.args for one in conf["commands"]] for name, conf in found.items()}
+    environments = read("[tox]\nenv_list = own\n[testenv:own]\ncommands = x\n", "--", "-x")
+    assert set(environments) == {"own", "a", "bare", "hides", "first", "second"}
+    assert environments["own"]["commands"][0].args == ["x"]
+    commands = {name: [command.args for command in conf["commands"]] for name, conf in environments.items()}
     assert commands == {
         "own": [["x"]],
         "a": [["pytest", "tests", "-x"]],
@@ -94,28 +94,28 @@ def test_settings_of_each_cell(read, project, said) -> None:
     }
     cells = {cell.name: cell for cell in load_cells(project / "matrices" / "cells.toml")}
     for name, cell in cells.items():
-        assert found[name]["description"] == cell.description
-        assert found[name]["labels"] == set(cell.tags)
-        assert set(found[name]["pass_env"]) >= PASSED_ON
+        assert environments[name]["description"] == cell.description
+        assert environments[name]["labels"] == set(cell.tags)
+        assert set(environments[name]["pass_env"]) >= PASSED_ON
         variables = ours.runner.environment(cell, project)
-        assert {one: found[name]["set_env"].load(one) for one in variables} == variables
+        assert {variable: environments[name]["set_env"].load(variable) for variable in variables} == variables
     pins = f"-r {project / '.cudalink' / 'a.requirements.txt'}"
-    assert found["a"]["deps"].lines() == ["pytest-cudalink", "numpy", pins]
-    assert found["hides"]["deps"].lines() == ["pytest-cudalink"]
-    assert found["bare"]["deps"].lines() == []
-    assert {name: found[name]["package"] for name in cells} == {
+    assert environments["a"]["deps"].lines() == ["pytest-cudalink", "numpy", pins]
+    assert environments["hides"]["deps"].lines() == ["pytest-cudalink"]
+    assert environments["bare"]["deps"].lines() == []
+    assert {name: environments[name]["package"] for name in cells} == {
         "a": "editable",
         "bare": "wheel",
         "hides": "skip",
         "first": "wheel",
         "second": "editable",
     }
-    assert found["a"]["extras"] == {"b", "c"}
-    assert found["a"]["dependency_groups"] == {"test"}
-    assert found["a"]["base_python"] == ["python3.12"]
-    assert found["bare"]["base_python"] != ["pythonNone"]
-    assert [name for name in cells if sys.executable in found[name]["allowlist_externals"]] == ["bare"]
-    assert [(name, found[name]["depends"].envs) for name in cells if found[name]["depends"].envs] == [
+    assert environments["a"]["extras"] == {"b", "c"}
+    assert environments["a"]["dependency_groups"] == {"test"}
+    assert environments["a"]["base_python"] == ["python3.12"]
+    assert environments["bare"]["base_python"] != ["pythonNone"]
+    assert [name for name in cells if sys.executable in environments[name]["allowlist_externals"]] == ["bare"]
+    assert [(name, environments[name]["depends"].envs) for name in cells if environments[name]["depends"].envs] == [
         ("second", ["first"])
     ]
     assert not said
@@ -159,9 +159,9 @@ labels = ["mine"]
 @pytest.mark.parametrize("name", OWN)
 def test_settings_of_the_project_come_first(read, project, said, name) -> None:
     """Those of one environment in any case; of those that all share, how tests run, and requirements of both."""
-    found = read(OWN[name], name=name)
-    a, hides = found["a"], found["hides"]
-    assert [one.args for one in (*a["commands"], *hides["commands"])] == [["make"]] * 2
+    environments = read(OWN[name], name=name)
+    a, hides = environments["a"], environments["hides"]
+    assert [command.args for command in (*a["commands"], *hides["commands"])] == [["make"]] * 2
     assert (a["description"], hides["description"]) == ("mine", "no toolkit, without /opt/cuda*")
     assert (a["deps"].lines(), hides["deps"].lines()) == (["mine"], [f"-r {project}/r.txt", "pytest-cudalink"])
     assert (a["set_env"].load("CUDALINK_CELL"), hides["set_env"].load("CUDALINK_CELL")) == ("y", "hides")
@@ -252,10 +252,10 @@ def test_toolchains_are_fetched(environment, project, monkeypatch, said) -> None
 )
 def test_how_the_commands_ended(environment, project, monkeypatch, name, outcomes, concluded, note) -> None:
     """The first run of pytest that failed counts, else the last; only the note says how other commands ended."""
-    found: list[object] = []
+    calls: list[object] = []
 
     def conclude(cell, root, code, said) -> str:
-        found.append((code, said))
+        calls.append((code, said))
         return "died" if code == 2 else ""
 
     monkeypatch.setattr(ours.runner, "conclude", conclude)
@@ -268,7 +268,7 @@ def test_how_the_commands_ended(environment, project, monkeypatch, name, outcome
             ours.tox_after_run_commands(environment(name), ended)
     else:
         ours.tox_after_run_commands(environment(name), ended)
-    assert found == ([concluded] if concluded else [])
+    assert calls == ([concluded] if concluded else [])
     assert ours.runner.notes([project]) == ({name: note} if note else {})
 
 
@@ -314,10 +314,10 @@ def test_an_environment_that_cannot_be_made(
         ours.tox_env_teardown(tox_env)
     else:
         ours.tox_env_teardown(tox_env)
-    found = ours.runner.notes([project])
-    assert list(found) == ([name] if notes else [])
-    assert found.get(name, "").startswith(notes or "")
+    noted = ours.runner.notes([project])
+    assert list(noted) == ([name] if notes else [])
+    assert noted.get(name, "").startswith(notes or "")
     assert left.exists() is (failed and notes is None)
     plugin = notes is not None and notes.startswith("the plugin")
-    assert said == ([found[name]] if plugin else [])
+    assert said == ([noted[name]] if plugin else [])
     ours.tox_env_teardown(environment(name))  # without a Python

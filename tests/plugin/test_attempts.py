@@ -38,7 +38,7 @@ class Records:
         self.written.append(record)
 
     def of(self, kind: type) -> list:
-        return [one for one in self.written if isinstance(one, kind)]
+        return [record for record in self.written if isinstance(record, kind)]
 
 
 @pytest.fixture
@@ -144,10 +144,10 @@ def test_a_long_failure(run, records) -> None:
 # -- subtests
 
 
-def part(run: Run, outcome: str, *, of: str = "A", **more) -> None:
+def part(run: Run, outcome: str, **more) -> None:
     """Let the report of a subtest arrive."""
     context = SimpleNamespace(msg="part", kwargs={"i": 1})
-    log(run, "call", outcome, more.pop("longrepr", None), nodeid=of, context=context, **more)
+    log(run, "call", outcome, more.pop("longrepr", None), nodeid="A", context=context, **more)
 
 
 UNSUPPORTED = {"longrepr": ("f.py", 1, "Skipped: no"), "cudalink_unsupported": True}
@@ -186,7 +186,7 @@ def test_a_subtest_that_failed_before_its_tear_down(run, records) -> None:
     """An error of the tear-down keeps its own words."""
     part(run, "failed")
     log(run, "teardown", "failed", "broken")
-    assert [(one.outcome, one.reason) for one in records.written] == [("error", "broken")]
+    assert [(record.outcome, record.reason) for record in records.written] == [("error", "broken")]
 
 
 # -- attempts
@@ -201,7 +201,7 @@ def test_attempts_and_workers(run, records) -> None:
     log(run, "setup", worker_id="gw1", nodeid="B")
     for name, nodeid in (("gw1", "A"), ("gw1", "B"), ("gw0", "A")):
         log(run, "teardown", worker_id=name, nodeid=nodeid)
-    assert [(one.worker, one.nodeid, one.attempt, one.outcome) for one in records.written] == [
+    assert [(record.worker, record.nodeid, record.attempt, record.outcome) for record in records.written] == [
         ("gw1", "A", 1, "rerun"),
         ("gw1", "A", 2, "passed"),
         ("gw1", "B", 1, "passed"),
@@ -318,7 +318,7 @@ def test_a_run_without_calls_of_tests(run, records) -> None:
     log(run, "teardown")
     finish(run)
     (end,) = records.of(EndRecord)
-    assert [one[:11] for one in end.failing] == ["no test ran"]
+    assert [line[:11] for line in end.failing] == ["no test ran"]
     assert dropped == [{"A"}]
 
 
@@ -339,8 +339,8 @@ def test_an_exit_code_that_changes_after_the_end(run, records, status, calls, wr
         finish(run, status)
     for name, *given in calls:
         getattr(run.part(RESULTS), name)(*given)
-    lines = [json.loads(one) for one in records.path.read_text().splitlines()]
-    assert [(one["exitcode"], one.get("output", [])) for one in lines if "exitcode" in one] == written
+    lines = [json.loads(line) for line in records.path.read_text().splitlines()]
+    assert [(line["exitcode"], line.get("output", [])) for line in lines if "exitcode" in line] == written
 
 
 # -- workers that die

@@ -118,12 +118,12 @@ def test_each_refused_image_explains_its_failure(run, toolkit, pytester, argumen
     """Each code has its reason in records and JUnit, and no test that of another; `test_explained` has the phases."""
     result, tests = run(DRIVER + TESTS, "--junitxml=junit.xml", *arguments)
 
-    found = {name: test.cause for name, test in tests.items() if test.cause}
-    assert set(found) == set(CAUSES)
+    causes = {name: test.cause for name, test in tests.items() if test.cause}
+    assert set(causes) == set(CAUSES)
     for name, (what, why) in CAUSES.items():
-        assert found[name]["kind"] == "skew"
-        assert found[name]["what"].startswith(what)
-        assert found[name]["why"].startswith(why)
+        assert causes[name]["kind"] == "skew"
+        assert causes[name]["what"].startswith(what)
+        assert causes[name]["why"].startswith(why)
     assert sum("cudalink: why" in line for line in result.outlines) == len(CAUSES)
     assert {name for name, test in tests.items() if test.outcome == "passed"} == {"test_passes", "test_expects"}
     text = (pytester.path / "junit.xml").read_text()

@@ -128,13 +128,13 @@ def test_elsewhere(run, pytester, arguments) -> None:
     assert ended.cell.finished
     assert not ended.cell.without_result
     assert fails_on_crash(pytester)
-    found = {crash.nodeid.rpartition("::test_")[2]: crash for crash in ended.cell.crashes}
-    assert len(found) == len(ended.cell.crashes) == len(DEATHS)
-    assert {name: crash.signal for name, crash in found.items()} == {name: end for name, (_, end) in DEATHS.items()}
-    assert found["exit_3"].exitcode == 3
-    assert found["exit_0"].exitcode == 0
+    crashes = {crash.nodeid.rpartition("::test_")[2]: crash for crash in ended.cell.crashes}
+    assert len(crashes) == len(ended.cell.crashes) == len(DEATHS)
+    assert {name: crash.signal for name, crash in crashes.items()} == {name: end for name, (_, end) in DEATHS.items()}
+    assert crashes["exit_3"].exitcode == 3
+    assert crashes["exit_0"].exitcode == 0
     for name, (_, ended_by) in DEATHS.items():
-        assert bool(found[name].frames) == (ended_by in NOTED), name
+        assert bool(crashes[name].frames) == (ended_by in NOTED), name
     if "--cudalink-processes=isolated" in arguments:
         ended.result.stdout.fnmatch_lines_random(
             [

@@ -65,8 +65,8 @@ class Driver:
         self.events += [{}, {"call": call, "result": 801, "for": 90, **({"note": note} if note else {}), **more}]
 
     def below_of(self, nodeid: str) -> list[dict]:
-        found, self.below = [event for test, event in self.below if test == nodeid], []
-        return found
+        events, self.below = [event for test, event in self.below if test == nodeid], []
+        return events
 
 
 def begin(run: Run, nodeid: str = "A") -> None:
@@ -158,9 +158,9 @@ def test_the_last_refusal_that_explains(run, calls, shown: str) -> None:
     """Versions explain a failure, or calls that are not emulated, or nothing does."""
     for call, more in calls:
         run._emulated.refuse(call, **more)
-    found = why(run)
-    assert shown in found
-    assert bool(found) is bool(shown)
+    reason = why(run)
+    assert shown in reason
+    assert bool(reason) is bool(shown)
 
 
 def test_each_phase_has_its_own_refusals(run) -> None:
@@ -427,7 +427,7 @@ NO_DRIVER = {
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "shown"),
     [
         ("Failed to dlopen libcuda.so.1\nnor another", "Failed to dlopen libcuda.so.1"),
         ("a\n  No CUDA driver  \nlibcuda.so", "No CUDA driver"),
@@ -436,14 +436,14 @@ NO_DRIVER = {
         ("something else", None),
     ],
 )
-def test_a_missing_driver(bare, text: str, what: str | None, monkeypatch) -> None:
+def test_a_missing_driver(bare, text: str, shown: str | None, monkeypatch) -> None:
     """The line that says so is the error; a driver that is there, real or emulated, is not missing."""
     monkeypatch.setattr(environment_facts, "driver_version", lambda: None)
     report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "failed", None, "call")
     causes.explain_unasked(bare.config, report, ValueError(text))
     assert failed(bare, ValueError(text)) == report.sections
     cause = bare.part(LEDGER).test.cause
-    assert (cause and cause_record(cause)) == (None if what is None else {**NO_DRIVER, "what": f"ValueError: {what}"})
+    assert (cause and cause_record(cause)) == (None if shown is None else {**NO_DRIVER, "what": f"ValueError: {shown}"})
     assert [title for title, _ in report.sections] == ["cudalink: why"] * (cause is not None)
     for name in ("emulated_driver", "driver_exists"):
         with monkeypatch.context() as patch:
@@ -550,13 +550,13 @@ def test_a_file_that_cannot_be_collected(run) -> None:
 @pytest.mark.parametrize("call", ["nvJitLinkAddData", "nvJitLinkAddFile"])
 def test_an_input_that_nvjitlink_refused(bare, call: str, monkeypatch, tmp_path) -> None:
     """It explains the phase in which it was refused where the version of nvJitLink is known and does not fit."""
-    found, asked = [V12_9], []
+    versions, asked = [V12_9], []
 
     def version(path: str) -> CudaVersion | None:
         asked.append(path)
-        if isinstance(found[0], Exception):
-            raise found[0]
-        return found[0]
+        if isinstance(versions[0], Exception):
+            raise versions[0]
+        return versions[0]
 
     monkeypatch.setattr(probes, "version_of_nvjitlink", version)
     path = ARTIFACTS / "13.0" / "main.ptx"
@@ -573,10 +573,10 @@ def test_an_input_that_nvjitlink_refused(bare, call: str, monkeypatch, tmp_path)
     assert (why(bare), asked) == (shown, ["L"])
     assert why(bare) == ""
     for version_found in (None, V13_0, OSError(), RuntimeError()):
-        found[0] = version_found
+        versions[0] = version_found
         check.refused_input(RefusedInput(call, 4, "L", content))
         assert why(bare) == ""
-    found[0] = V12_9
+    versions[0] = V12_9
     check.refused_input(RefusedInput("nvJitLinkAddFile", 4, "L", b"/no such file"))
     assert why(bare) == ""
     check.refused_input(RefusedInput(call, 4, "L", content))

@@ -153,7 +153,7 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     assert (verdict.severity, verdict.kind) == ("note", "driver")
     assert "backward compatibility" in verdict.what
     assert verdict.evidence[0].startswith("nvrtc library at ")
-    assert any(one.nodeid is None and one.evidence[0].startswith("cudadevrt static") for one in verdicts)
+    assert any(verdict.nodeid is None and verdict.evidence[0].startswith("cudadevrt static") for verdict in verdicts)
     result.stdout.fnmatch_lines([f"mode strict (from option): {len(verdicts)} compatible"])
 
 
@@ -169,6 +169,6 @@ def test_required(): pass
     )
     result = run(module, "--cudalink-guard-rails=strict", "--cudalink-driver=absent", "--cudalink-report=r.jsonl")
     result.assert_outcomes(passed=2, failed=1)
-    found = records.read(pytester.path / "r.jsonl")
-    assert (found.run.versions["nvjitlink"]["found"] or "").startswith("1")
-    assert [verdict.severity for verdict in found.verdicts] == ["unknown"]
+    record = records.read(pytester.path / "r.jsonl")
+    assert (record.run.versions["nvjitlink"]["found"] or "").startswith("1")
+    assert [verdict.severity for verdict in record.verdicts] == ["unknown"]

@@ -42,7 +42,7 @@ def test_header_summary_junit_and_record(pytester: pytest.Pytester, run_pytest) 
     assert any("a problem \\ud800\\x00\\x1b[31m\\x1b]0;owned\\x07\\u202e\\u200b]]>" in line for line in shown)
     assert not OBEYED.search("".join(shown))
     properties = ET.parse(pytester.path / "j.xml").findall("testsuite/testcase/properties/property")
-    assert any("owned" in one.get("value") for one in properties)
+    assert any("owned" in entry.get("value") for entry in properties)
     (test,) = read(pytester.path / "run.jsonl").tests
     assert test.reason == "AssertionError: \ud800\x00\x1b[31m\x1b]0;owned\x07\u202e\u200b]]>"
 

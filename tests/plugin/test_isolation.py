@@ -193,8 +193,8 @@ def test_second_processes_are_started_as_the_first(pytester, monkeypatch, form: 
         command = [*words, *plugins, f"--cudalink-processes={mode}", str(where / "test_it.py")]
         done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
         assert file.exists(), done.stdout + done.stderr
-        found = json.loads(file.read_text().replace(f"processes={mode}", "processes=MODE"))
-        return {**found.pop("environment"), **found}
+        golden = json.loads(file.read_text().replace(f"processes={mode}", "processes=MODE"))
+        return {**golden.pop("environment"), **golden}
 
     assert observed("isolated") == observed("shared")
 
@@ -220,9 +220,9 @@ def test_starts_pytest():
         report=False,
     )
     result.assert_outcomes(passed=1)
-    found = read(pytester.path / "run.jsonl")
-    assert [test.nodeid.rpartition("::")[2] for test in found.tests] == ["test_starts_pytest"]
-    assert found.run.settings["tests"] == {"value": "isolated", "source": "environment CUDALINK_PROCESSES"}
+    record = read(pytester.path / "run.jsonl")
+    assert [test.nodeid.rpartition("::")[2] for test in record.tests] == ["test_starts_pytest"]
+    assert record.run.settings["tests"] == {"value": "isolated", "source": "environment CUDALINK_PROCESSES"}
 
 
 @pytest.mark.slow
@@ -303,10 +303,10 @@ def test_crash(): os.abort()
     result = run(module, *arguments, file="cases/test_there.py")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
-    found = read(pytester.path / "run.jsonl")
-    assert {test.nodeid for test in found.tests} == {start.nodeid for start in found.starts}
-    (link,) = found.links
-    assert link.nodeid in {test.nodeid for test in found.tests}
+    record = read(pytester.path / "run.jsonl")
+    assert {test.nodeid for test in record.tests} == {start.nodeid for start in record.starts}
+    (link,) = record.links
+    assert link.nodeid in {test.nodeid for test in record.tests}
 
 
 @pytest.mark.apart
@@ -351,7 +351,7 @@ def test_two(): assert library.two() == 2
 def _held() -> tuple[set[str], set[str]]:
     """Return the descriptors of this process and its children."""
     running = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split()
-    return {one.name for one in Path("/proc/self/fd").iterdir() if one.exists()}, set(running)
+    return {path.name for path in Path("/proc/self/fd").iterdir() if path.exists()}, set(running)
 
 
 # an open file that no name has yet closes with a warning

@@ -57,10 +57,10 @@ def test_violation_fails_its_test(run, pytester) -> None:
         ]
     )
     records = read(pytester.path / "run.jsonl")
-    (one,) = records.violations
-    assert one.nodeid is not None
-    assert one.nodeid.endswith("::test_destroyed")
-    assert one.rule == "destroyed"
+    (record,) = records.violations
+    assert record.nodeid is not None
+    assert record.nodeid.endswith("::test_destroyed")
+    assert record.rule == "destroyed"
     assert [test.violations for test in records.tests] == [0, 1, 0]
 
 

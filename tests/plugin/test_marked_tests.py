@@ -130,7 +130,10 @@ def test_no_wait(run, allowed: frozenset[str] | None, error: BaseException | Non
         (TypeError("x"), "failed with TypeError: x"),
         (pytest.fail.Exception("x"), "failed with Failed: x"),
         (None, "passed"),
-        *((one, one) for one in (SKIP, EXIT, KeyboardInterrupt(), unittest.SkipTest("x"), pytest.xfail.Exception("x"))),
+        *(
+            (error, error)
+            for error in (SKIP, EXIT, KeyboardInterrupt(), unittest.SkipTest("x"), pytest.xfail.Exception("x"))
+        ),
     ],
 )
 @pytest.mark.parametrize("kept", [False, True])

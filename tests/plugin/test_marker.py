@@ -75,7 +75,7 @@ class TestOther(unittest.TestCase):
 def test_reasons_and_documented_failures(run, pytester) -> None:
     """Every skip reads the same; classes ask, tests change a word; a documented failure counts wherever it is."""
     met = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
-    skipped = (f"@pytest.mark.cudalink({one})\ndef test_{i}(): raise AssertionError" for i, one in enumerate(REASONS))
+    skipped = (f"@pytest.mark.cudalink({r})\ndef test_{i}(): raise AssertionError" for i, r in enumerate(REASONS))
     pytester.makepyfile(test_nearest=HEAD + NEAREST, test_documented=HEAD + DOCUMENTED)
     result = run("\n".join([f"@pytest.mark.cudalink({met})\ndef test(): pass", *skipped]), "-rsfE")
 

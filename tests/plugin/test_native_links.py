@@ -82,7 +82,7 @@ def run(pytester: pytest.Pytester, run_pytest, extension):
 
 def counts(records: Recording) -> Counter[tuple[str, str]]:
     """Number of links that no target steers, by test and by what linked."""
-    return Counter(((one.nodeid or "").rpartition("::")[2], one.via) for one in records.unsteered)
+    return Counter(((record.nodeid or "").rpartition("::")[2], record.via) for record in records.unsteered)
 
 
 TWO = """
@@ -102,7 +102,7 @@ def test_native_links_are_seen(run, extension, arguments) -> None:
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines([f"4 links in your code ({VIA}): 4 on nvJitLink"])
     assert counts(records) == {("", VIA): 1, ("test_imports", VIA): 2, ("test_opens", VIA): 1}
-    assert {(one.call, one.where, one.backend) for one in records.unsteered} == {
+    assert {(record.call, record.where, record.backend) for record in records.unsteered} == {
         ("nvJitLinkComplete", str(extension), "nvjitlink")
     }
     assert [test.unsteered for test in records.tests] == [2, 0, 1]
@@ -159,7 +159,7 @@ def test_noticed():
     when = "it was loaded during *::test_unnoticed, before it could be watched"
     result.stdout.fnmatch_lines([f"libnvJitLink is not watched: {when}; links may have been missed"])
     assert counts(records) == {("test_noticed", "libnvJitLink, called by ctypes"): 1}
-    assert [one.where for one in records.unsteered] == [""]
+    assert [record.where for record in records.unsteered] == [""]
 
 
 def test_not_built(run, pytester) -> None:

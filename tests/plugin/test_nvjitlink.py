@@ -147,11 +147,11 @@ def test_cusparse_that_could_not_use_it(tmp_path, monkeypatch) -> None:
 def test_aliases_of_a_real_library(fetched) -> None:
     """The names tell a library's release, and those that the loader finds are the same."""
     library = toolchains.library_path(fetched("13.2"))
-    found = nvjitlink.aliases(library)
-    assert max(found) == (13, 2)
+    versions = nvjitlink.aliases(library)
+    assert max(versions) == (13, 2)
     # in a separate process: loaded here, it would be what every later look-up finds
     code = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); [getattr(library, name) for name in sys.argv[2:]]"
-    names = [f"__nvJitLinkCreate_{major}_{minor}" for major, minor in found]
+    names = [f"__nvJitLinkCreate_{major}_{minor}" for major, minor in versions]
     subprocess.run([sys.executable, "-c", code, str(library), *names], check=True)
 
 

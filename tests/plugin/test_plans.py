@@ -36,16 +36,16 @@ class Marked(SimpleNamespace):
         config.stash[RUN] = begun(backend=backend)
         super().__init__(nodeid="f.py::test", stash=pytest.Stash(), config=config, session=None, parent=None, **more)
         self.own_markers, node = [], self
-        for one in marks:
-            if one is not None:
-                node.own_markers.append(one)
+        for mark in marks:
+            if mark is not None:
+                node.own_markers.append(mark)
             node.parent = SimpleNamespace(parent=None, own_markers=[])
             node = node.parent
 
     def iter_markers(self, name: str):
         node = self
         while node is not None:
-            yield from (one for one in node.own_markers if one.name == name)
+            yield from (marker for marker in node.own_markers if marker.name == name)
             node = node.parent
 
 
@@ -138,7 +138,7 @@ def test_the_plan_of_a_test(marks: list, plan: MarkerPlan | None, backend: str) 
 
 
 @pytest.mark.parametrize(
-    ("marks", "asked", "plan"),
+    ("marks", "backend", "plan"),
     [
         ([mark(backend="each")], "auto", MarkerPlan(backend="driver")),
         ([mark(backend="each")], "each", MarkerPlan(backend="driver")),
@@ -147,9 +147,9 @@ def test_the_plan_of_a_test(marks: list, plan: MarkerPlan | None, backend: str) 
         ([None], "auto", MarkerPlan(backend="driver")),
     ],
 )
-def test_the_plan_of_a_test_on_each_backend(marks: list, asked: str, plan: MarkerPlan) -> None:
+def test_the_plan_of_a_test_on_each_backend(marks: list, backend: str, plan: MarkerPlan) -> None:
     """It is forced to the backend of its parameter, by the option unless a marker says so."""
-    item = Marked(*marks, backend=asked, callspec=SimpleNamespace(params={marker.EACH: "driver"}))
+    item = Marked(*marks, backend=backend, callspec=SimpleNamespace(params={marker.EACH: "driver"}))
     parameters = SimpleNamespace(params={"i": 1})
     other, unmarked = Marked(mark(), callspec=parameters), Marked(None, callspec=parameters)
     other.own_markers.insert(0, mark(name="slow"))
@@ -186,8 +186,8 @@ def test_the_marker_is_registered() -> None:
 class Metafunc(SimpleNamespace):
     """A test that pytest asks for parameters."""
 
-    def __init__(self, *marks, asked: str = "auto", fixtures: tuple[str, ...] = ()) -> None:
-        item = Marked(*marks, backend=asked)
+    def __init__(self, *marks, backend: str = "auto", fixtures: tuple[str, ...] = ()) -> None:
+        item = Marked(*marks, backend=backend)
         super().__init__(definition=item, config=item.config, fixturenames=[*fixtures], parameters=[])
 
     def parametrize(self, name: str, values, **more) -> None:
@@ -199,7 +199,7 @@ ON_EACH = [(marker.EACH, ["driver", "nvjitlink"], {})]
 
 
 @pytest.mark.parametrize(
-    ("marks", "fixtures", "asked", "on_each"),
+    ("marks", "fixtures", "backend", "on_each"),
     [
         ([mark(backend="each")], (), "auto", True),
         ([mark(backend="each")], (), "each", True),
@@ -214,10 +214,10 @@ ON_EACH = [(marker.EACH, ["driver", "nvjitlink"], {})]
     ],
 )
 @pytest.mark.parametrize("requested", [False, True])
-def test_which_tests_run_on_each_backend(marks, fixtures, asked: str, on_each: bool, requested: bool) -> None:
+def test_which_tests_run_on_each_backend(marks, fixtures, backend: str, on_each: bool, requested: bool) -> None:
     """Those whose marker says so, or the option and that they link; the fixture may be requested, too."""
     given = (*fixtures, *([marker.EACH] if requested else []))
-    metafunc = Metafunc(*marks, asked=asked, fixtures=given)
+    metafunc = Metafunc(*marks, backend=backend, fixtures=given)
     marker.parametrize(metafunc)
     assert metafunc.parameters == (ON_EACH if on_each else [])
     assert metafunc.fixturenames == [*given, *([marker.EACH] if on_each and not requested else [])]
@@ -225,8 +225,8 @@ def test_which_tests_run_on_each_backend(marks, fixtures, asked: str, on_each: b
 
 def test_a_run_that_did_not_ask() -> None:
     """The marker counts all the same."""
-    for one, expected in ((mark(backend="each"), ON_EACH), (mark(), [])):
-        metafunc = Metafunc(one)
+    for plan, expected in ((mark(backend="each"), ON_EACH), (mark(), [])):
+        metafunc = Metafunc(plan)
         del metafunc.config.stash[RUN]
         marker.parametrize(metafunc)
         assert metafunc.parameters == expected
@@ -240,17 +240,17 @@ def test_a_run_that_did_not_ask() -> None:
         ([mark(policy="lenient")], dispatch.DEFAULT_POLICY),
     ],
 )
-@pytest.mark.parametrize("asked", ["auto", "each"])
-def test_the_cases_of_a_policy(marks, policy: str, asked: str) -> None:
+@pytest.mark.parametrize("backend", ["auto", "each"])
+def test_the_cases_of_a_policy(marks, policy: str, backend: str) -> None:
     """The fixture has each case of the table, by its name; the option forces those that use a linker, too."""
-    metafunc = Metafunc(*marks, asked=asked, fixtures=("dispatch_case",))
+    metafunc = Metafunc(*marks, backend=backend, fixtures=("dispatch_case",))
     marker.parametrize(metafunc)
     cases = list(dispatch.cases(policy))
     expected = ("dispatch_case", cases, {"ids": [case.id for case in cases]})
     assert metafunc.parameters == [expected]
-    metafunc = Metafunc(*marks, asked=asked, fixtures=("dispatch_case", "linker_factory"))
+    metafunc = Metafunc(*marks, backend=backend, fixtures=("dispatch_case", "linker_factory"))
     marker.parametrize(metafunc)
-    assert metafunc.parameters == [*(ON_EACH if asked == "each" else []), expected]
+    assert metafunc.parameters == [*(ON_EACH if backend == "each" else []), expected]
 
 
 @pytest.mark.parametrize(

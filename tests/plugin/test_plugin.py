@@ -31,9 +31,9 @@ def run(pytester: pytest.Pytester, run_pytest):
     return go
 
 
-def resolved(given: dict[str, Any], ini: dict[str, str]) -> settings.Settings:
+def resolved(typed: dict[str, Any], ini: dict[str, str]) -> settings.Settings:
     """The settings of a run with this command line and this ini file."""
-    config: Any = SimpleNamespace(option=argparse.Namespace(**given), getini=ini.get)
+    config: Any = SimpleNamespace(option=argparse.Namespace(**typed), getini=ini.get)
     return settings.resolve(config)
 
 
@@ -54,8 +54,10 @@ def test_precedence(monkeypatch, typed, env, ini, expected) -> None:
     """Option, then environment, then ini."""
     if env is not None:
         monkeypatch.setenv("CUDALINK_FORCE_BACKEND", env)
-    found = resolved({"cudalink_force_backend": typed} if typed else {}, {"cudalink_force_backend": ini} if ini else {})
-    assert (found.backend.value, found.backend.source) == expected
+    chosen = resolved(
+        {"cudalink_force_backend": typed} if typed else {}, {"cudalink_force_backend": ini} if ini else {}
+    )
+    assert (chosen.backend.value, chosen.backend.source) == expected
 
 
 CHECKS = (
@@ -92,8 +94,8 @@ def test_twins(monkeypatch, option: Option) -> None:
 )
 def test_checks(text, expected) -> None:
     """A mode alone is for every check that has none of its own; what is not written keeps its default."""
-    found = resolved({"cudalink_checks": [text]}, {})
-    modes = {name: getattr(found, name) for name in ("lifetime", "jitlink_contract")}
+    chosen = resolved({"cudalink_checks": [text]}, {})
+    modes = {name: getattr(chosen, name) for name in ("lifetime", "jitlink_contract")}
     assert modes == {
         name: settings.Setting(expected[name], "option") if name in expected else settings.Setting("fail", "default")
         for name in modes
@@ -103,8 +105,8 @@ def test_checks(text, expected) -> None:
 def test_processes() -> None:
     """How tests share a process, and what follows a sticky error, are one option."""
     for given in (["isolated,deadline=5"], ["isolated,deadline=9", "deadline=5"], ["deadline=5", "isolated"]):
-        found = resolved({"cudalink_processes": given}, {})
-        assert (found.tests.value, found.sticky.source, found.sticky_deadline.value) == ("isolated", "default", "5")
+        chosen = resolved({"cudalink_processes": given}, {})
+        assert (chosen.tests.value, chosen.sticky.source, chosen.sticky_deadline.value) == ("isolated", "default", "5")
     assert resolved({}, {"cudalink_processes": "sticky=stop"}).tests == settings.Setting("shared", "default")
 
 
@@ -164,16 +166,8 @@ def test_the_header_has_the_policy_where_it_decides(words: tuple[str, ...], show
         ("policy", ["lenient"], f"expected one of {', '.join(POLICIES)}"),
         ("link_timeout", ["0", "86401", "soon", "1.5"], "expected a number of seconds, 1 to 86400"),
         ("nvjitlink", ["13"], "expected auto, absent, or a CUDA release such as 13.0"),
-        (
-            "checks",
-            ["lifetime=off"],
-            f"'lifetime=off' is unknown; expected {CHECKS}; did you mean lifetimes=off?",
-        ),
-        (
-            "processes",
-            ["isolate"],
-            f"'isolate' is unknown; expected {PROCESSES}; did you mean isolated?",
-        ),
+        ("checks", ["lifetime=off"], f"'lifetime=off' is unknown; expected {CHECKS}; did you mean lifetimes=off?"),
+        ("processes", ["isolate"], f"'isolate' is unknown; expected {PROCESSES}; did you mean isolated?"),
         ("processes", ["deadline=0", "sticky=off,deadline=x"], "deadline: expected a number of seconds, 1 to 86400"),
         (
             "provenance",
@@ -189,7 +183,7 @@ def test_the_header_has_the_policy_where_it_decides(words: tuple[str, ...], show
 )
 def test_wrong_values(name, values, expected) -> None:
     """A value that means nothing is a usage error that says what is expected."""
-    (option,) = (one for one in OPTIONS if one.name == name)
+    (option,) = (option for option in OPTIONS if option.name == name)
     for value in values:
         with pytest.raises(pytest.UsageError) as caught:
             resolved({option.ini: value}, {})
@@ -200,7 +194,7 @@ def test_wrong_values(name, values, expected) -> None:
 ROOMS = (conditions, hostile, isolation, records, watch, lifecycle)
 KEYS = {name: (room, key) for room in ROOMS for name, key in vars(room).items() if isinstance(key, Key)}
 PARTS = {key.name for _, key in KEYS.values()} | {
-    part_name(one) for one in (account.Account, account.Require, lifecycle.Ends, CurrentTest)
+    part_name(function) for function in (account.Account, account.Require, lifecycle.Ends, CurrentTest)
 }
 
 
@@ -255,8 +249,8 @@ def blocking(*parts: str) -> Any:
 
 def settings_of(source: str, **values: str) -> settings.Settings:
     """The default settings, except for some from a source."""
-    found = dict(resolved({}, {}).items())
-    return settings.Settings(**found | {name: settings.Setting(value, source) for name, value in values.items()})
+    defaults = dict(resolved({}, {}).items())
+    return settings.Settings(**defaults | {name: settings.Setting(value, source) for name, value in values.items()})
 
 
 def test_a_blocked_part_of_a_process_that_another_waits_for() -> None:
@@ -269,7 +263,7 @@ def test_a_blocked_part_of_a_process_that_another_waits_for() -> None:
         account.without_blocked(config, settings_of("option", faults="lost=46"), isolated=True)
 
 
-@pytest.mark.parametrize("part", [one for one in OFF if OFF[one][1]])
+@pytest.mark.parametrize("part", [part for part in OFF if OFF[part][1]])
 def test_a_blocked_part_is_off(part) -> None:
     """Its setting says so; asked for by an option, a variable or an ini file, it is a usage error."""
     what, name, value, idle = OFF[part]
@@ -277,9 +271,9 @@ def test_a_blocked_part_is_off(part) -> None:
     default = getattr(resolved({}, {}), name).value
     assert account.blocked_lines(config) == [f"{what}: -p no:cudalink-{part}"]
     assert account.blocked_lines(blocking()) == []
-    for source, one in (("ini", value), ("option", value), ("environment X", value)):
+    for source, text in (("ini", value), ("option", value), ("environment X", value)):
         with pytest.raises(pytest.UsageError) as caught:
-            account.without_blocked(config, settings_of(source, **{name: one}), isolated=False)
+            account.without_blocked(config, settings_of(source, **{name: text}), isolated=False)
         assert str(caught.value) == (
             f"cudalink: {label(name)} is {value} (from {source}), and -p no:cudalink-{part} blocks the part "
             "that does it; leave one of the two out"
@@ -317,7 +311,7 @@ def test_header_and_summary_say_what_is_off(run, pytester, workers) -> None:
     said = [f"{what}: -p no:cudalink-{part}" for part, (what, *_) in OFF.items()]
     result = run("def test(): import numpy", "--cudalink-driver=13.0", *words, *workers)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([*(f"cudalink: {one}" for one in said), "*= cudalink =*", *said])
+    result.stdout.fnmatch_lines([*(f"cudalink: {text}" for text in said), "*= cudalink =*", *said])
     if not workers:
         result = run("def test(): import numpy", "--cudalink-driver=13.0", "-q", *words)
         result.stdout.fnmatch_lines(["*= cudalink =*", *said])

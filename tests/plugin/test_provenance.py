@@ -72,10 +72,10 @@ def run(pytester: pytest.Pytester, run_pytest, systems, samples):
 
 def test_listed(run, systems) -> None:
     """Which file, which release, from where, for whom, and in which test; nothing fails."""
-    result, found = run("def test_own(): own()\ndef test_system(): ctypes.CDLL(OLD)")
+    result, libs = run("def test_own(): own()\ndef test_system(): ctypes.CDLL(OLD)")
 
     result.assert_outcomes(passed=2)
-    by_test = {(one.nodeid or "").partition("::")[2]: one for one in found if one.name == "libcudart"}
+    by_test = {(lib.nodeid or "").partition("::")[2]: lib for lib in libs if lib.name == "libcudart"}
     own, system = by_test["test_own"], by_test["test_system"]
     assert (own.place, own.soname, own.during) == ("wheels", "libcudart.so.13", "call")
     assert own.owner.startswith("nvidia-cuda-runtime 13.")
@@ -143,13 +143,13 @@ def test_outside_of_a_test(run, broken) -> None:
     """What a module loads when it is imported, also one that fails then, turns the run red and is named."""
     module = "ctypes.CDLL(OLD)\n" + ("raise RuntimeError('broken')" if broken else "def test(): pass")
 
-    result, found = run(module, "--cudalink-provenance=wheels")
+    result, libraries = run(module, "--cudalink-provenance=wheels")
 
     assert result.ret == (pytest.ExitCode.INTERRUPTED if broken else pytest.ExitCode.TESTS_FAILED)
     result.stdout.fnmatch_lines(
         [f"outside of tests: {FROM_SYSTEM[1:]}", "  it was loaded during the collection of test_it.py"]
     )
-    assert [one.nodeid for one in found if one.place == "system"] == [None]
+    assert [library.nodeid for library in libraries if library.place == "system"] == [None]
 
 
 def test_before_collection(run, pytester, systems) -> None:
@@ -167,14 +167,14 @@ def test_phases(run, phase) -> None:
     """The phase that loads it fails; after the last test that is its teardown."""
     scope = "session" if phase == "session" else "function"
     before, after = ("ctypes.CDLL(OLD)", "") if phase == "setup" else ("", "ctypes.CDLL(OLD)")
-    result, found = run(
+    result, libs = run(
         f"@pytest.fixture(scope={scope!r})\ndef it():\n    {before or 'pass'}\n    yield\n    {after or 'pass'}\n"
         "def test(it): pass",
         "--cudalink-provenance=wheels",
     )
 
     result.assert_outcomes(passed=phase != "setup", errors=1)
-    assert [one.during for one in found if one.place == "system"] == ["setup" if phase == "setup" else "teardown"]
+    assert [lib.during for lib in libs if lib.place == "system"] == ["setup" if phase == "setup" else "teardown"]
     result.stdout.fnmatch_lines([FROM_SYSTEM])
 
 
@@ -215,13 +215,13 @@ def test_the_plugin_itself_may_look(run, pytester: pytest.Pytester) -> None:
         "from pytest_cudalink import probes\nprobes.unloaded_nvjitlink = probes.elsewhere.nvjitlink = lambda: None"
     )
     expected = "--cudalink-provenance=/nowhere"
-    result, found = run("def test(): pass", expected)
+    result, libs = run("def test(): pass", expected)
     assert result.ret == 0
-    assert [(one.name, one.for_whom) for one in found] == [("libnvJitLink", "opened through pytest-cudalink")]
+    assert [(lib.name, lib.for_whom) for lib in libs] == [("libnvJitLink", "opened through pytest-cudalink")]
 
-    result, found = run("def test(): link('13.0-main.ptx', '13.0-user.ptx')", expected)
+    result, libs = run("def test(): link('13.0-main.ptx', '13.0-user.ptx')", expected)
     result.assert_outcomes(failed=1)
-    assert [one.nodeid for one in found if one.name == "libnvJitLink"] == [None, "test_it.py::test"]
+    assert [lib.nodeid for lib in libs if lib.name == "libnvJitLink"] == [None, "test_it.py::test"]
     result.stdout.fnmatch_lines(["cudalink: libnvJitLink.so.13 is from a wheel: *; expected a file below /nowhere"])
 
 
@@ -235,10 +235,10 @@ def test_parts_of_the_plugin(run, toolkit, systems, kind) -> None:
     }
     module = "def test(): link('13.0-main.ptx', '13.0-user.ptx')"
 
-    result, found = run(module, "--cudalink-provenance=wheels", option[kind])
+    result, libraries = run(module, "--cudalink-provenance=wheels", option[kind])
 
     result.assert_outcomes(passed=1)
-    places = {one.name: one.place for one in found}
+    places = {library.name: library.place for library in libraries}
     if kind == "driver":
         assert places["libcuda"] == "emulated"
     if kind == "nvjitlink":
@@ -252,14 +252,14 @@ def test_parts_of_the_plugin(run, toolkit, systems, kind) -> None:
 def test_other_processes(run, arguments) -> None:
     """The process of a test reports as any other; what several have collected is said once."""
     module = "ctypes.CDLL(NEW)\ndef test_a(): pass\ndef test_b(): ctypes.CDLL(OLD)"
-    result, found = run(module, *arguments, "--cudalink-provenance=wheels")
+    result, libs = run(module, *arguments, "--cudalink-provenance=wheels")
 
     result.assert_outcomes(passed=1, failed=1)
     assert result.stdout.str().count("outside of tests: libcudart.so.13 is from the system") == 1
-    system = [(one.soname, one.nodeid) for one in found if one.place == "system"]
+    system = [(library.soname, library.nodeid) for library in libs if library.place == "system"]
     assert {*system} == {("libcudart.so.13", None), ("libcudart.so.12", "test_it.py::test_b")}
     assert "-n2" in arguments or len(system) == 2
-    assert {one.worker for one in found if one.nodeid} <= ({"gw0", "gw1"} if "-n2" in arguments else {None})
+    assert {lib.worker for lib in libs if lib.nodeid} <= ({"gw0", "gw1"} if "-n2" in arguments else {None})
 
 
 # -- sound runs
@@ -272,9 +272,9 @@ def test_sound(run, driver) -> None:
         "def test_own(): own()\ndef test_nvrtc(): nvrtc()\ndef test_link(): link('13.0-main.ptx', '13.0-user.ptx')\n"
     )
 
-    result, found = run(module, "--cudalink-provenance=wheels", f"--cudalink-driver={driver}")
+    result, libraries = run(module, "--cudalink-provenance=wheels", f"--cudalink-driver={driver}")
 
     assert result.ret == 0, result.stdout.str()
-    assert "libnvrtc" in {one.name for one in found}
-    assert {one.place for one in found} <= {"wheels", "emulated"}
+    assert "libnvrtc" in {library.name for library in libraries}
+    assert {library.place for library in libraries} <= {"wheels", "emulated"}
     assert "in one process" not in result.stdout.str()

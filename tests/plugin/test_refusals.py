@@ -132,8 +132,8 @@ def test_only_failures_are_skipped(run, pytester, arguments) -> None:
     """What passes, is skipped or injected stays as it is; `test_explained` has what belongs to which phase."""
     result, tests = run(MIXED, "--cudalink-unsupported=skip", "--junitxml=junit.xml", *arguments)
 
-    found = {name: (test.outcome, test.reason) for name, test in tests.items()}
-    assert {name: (outcome, reason.strip()) for name, (outcome, reason) in found.items()} == EXPECTED
+    ended = {name: (test.outcome, test.reason) for name, test in tests.items()}
+    assert {name: (outcome, reason.strip()) for name, (outcome, reason) in ended.items()} == EXPECTED
     assert "5 tests were skipped because the emulated driver refused a call:" in result.outlines
     counted = dict(line.strip().split(" is not emulated: ") for line in result.outlines if line.startswith("  cu"))
     assert counted == {"cuBroken": "2", "cuFirst": "2", "cuSecond": "1", "cuLate": "1"}
@@ -187,7 +187,7 @@ def test_a_compiled_cuda_runtime(run, toolkit) -> None:
     assert repeated["note"] == f"it was refused in {here}, and repeats that for as long as its process lasts"
     assert "  the CUDA runtime is not emulated: 7" in result.outlines
     line = f"the CUDA runtime of a process was refused in {here}, and refuses every later call; 1 later test without "
-    assert any(one.startswith(line) for one in result.outlines)
+    assert any(printed.startswith(line) for printed in result.outlines)
 
 
 ABORTS = """
@@ -236,7 +236,7 @@ def test_subtests(run) -> None:
     _, tests = run(SUBTESTS, "--cudalink-unsupported=skip", plugins=plugins)
 
     assert tests["test_some"].outcome == "unsupported"
-    assert [one["outcome"] for one in tests["test_some"].subtests] == ["unsupported", "passed"]
+    assert [subtest["outcome"] for subtest in tests["test_some"].subtests] == ["unsupported", "passed"]
     assert tests["test_bad"].outcome == "failed"
 
 

@@ -137,14 +137,14 @@ def module_of(parameters: list[tuple[str, str]]) -> str:
 @pytest.mark.slow
 def test_settings_and_quotes(started) -> None:
     """Options, variables and ini keys come again; no name of a test ends its word."""
-    found, folder = started(
+    findings, folder = started(
         module_of([("two_buffers", TEXTS[1])]),
         *("--cudalink-fault-sweep=cuMemAlloc", "-k", "test", "--mine", "a $(touch pwned)", "sub"),
         ini="mine = a $(touch pwned)\n",
         CUDALINK_CHECKS="lifetimes=report",
     )
 
-    (leak,) = found
+    (leak,) = findings
     assert leak.repeat.startswith("PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 CUDALINK_CHECKS=lifetimes=report ")
     assert " 'sub/test_it'\"'\"'s.py::test[two_buffers-a'\"'\"';touch pwned;'\"'\"']' -p cudalink " in leak.repeat
     assert leak.repeat.endswith(" --mine 'a $(touch pwned)' --cudalink-fault-sweep=5:2")
@@ -161,7 +161,7 @@ def test_every_planted_finding(started, seed) -> None:
     words = rng.sample(ARGUMENTS, 6)
     ini = "".join(f"{key}\n" for key in rng.sample(KEYS, 2)) + rng.choice(["", KEPT])
     late = seed % 2 == 0
-    found, folder = started(
+    findings, folder = started(
         module_of([*zip(names, cycle(TEXTS[seed::5]))]) + (EARLY if late else ""),
         *(word for group in words for word in group),
         *(("--cudalink-schedules=6:7",) if late else ()),
@@ -170,6 +170,6 @@ def test_every_planted_finding(started, seed) -> None:
         **dict(rng.sample(VARIABLES, 2)),
     )
 
-    assert {one.kind for one in found} >= {PLANTED[name] for name in names}
-    for one in {(one.nodeid, one.kind): one for one in found}.values():
-        check(one, folder)
+    assert {finding.kind for finding in findings} >= {PLANTED[name] for name in names}
+    for finding in {(finding.nodeid, finding.kind): finding for finding in findings}.values():
+        check(finding, folder)

@@ -164,7 +164,7 @@ def test_one_reason_without_a_toolkit(run, module, option, skipped) -> None:
 
 @pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize(
-    "first", ["cudalink", *(pytest.param(one, marks=pytest.mark.slow) for one in ("pytest_cudalink.plugin", ""))]
+    "first", ["cudalink", *(pytest.param(plugin, marks=pytest.mark.slow) for plugin in ("pytest_cudalink.plugin", ""))]
 )
 def test_loaded_by_option_and_conftest(run, pytester, monkeypatch, first) -> None:
     """The plugin may be loaded by either name, by a conftest, and by several of these; a marker works the same."""

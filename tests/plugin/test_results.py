@@ -48,10 +48,10 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
 
 def outcomes(recording: Recording) -> dict[str, list[str]]:
     """Outcomes by the name of the test, in the order of the attempts."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for test in recording.tests:
-        found.setdefault(test.nodeid.rpartition("::")[2], []).append(test.outcome)
-    return found
+        by_name.setdefault(test.nodeid.rpartition("::")[2], []).append(test.outcome)
+    return by_name
 
 
 OUTCOMES = """
@@ -98,10 +98,10 @@ EXPECTED = {
 @pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_every_outcome(run, pytester, arguments) -> None:
     """Each test once, with its outcome, links, and what was documented or missing; the same in other processes."""
-    result, found = run(OUTCOMES, "--junitxml=junit.xml", *arguments)
+    result, record = run(OUTCOMES, "--junitxml=junit.xml", *arguments)
 
-    assert outcomes(found) == EXPECTED
-    tests = {test.nodeid.rpartition("::")[2]: test for test in found.tests}
+    assert outcomes(record) == EXPECTED
+    tests = {test.nodeid.rpartition("::")[2]: test for test in record.tests}
     assert tests["test_passes"].backends == {"driver": 2, "nvjitlink": 1}
     assert tests["test_passes"].links == 3
     assert "first line" in tests["test_fails"].reason
@@ -116,19 +116,19 @@ def test_every_outcome(run, pytester, arguments) -> None:
         "requirement": "driver >= 13.5",
         "raises": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
     }
-    assert {test.worker for test in found.tests} == ({"gw0", "gw1"} if "-n2" in arguments else {None})
-    assert len(found.starts) == len(EXPECTED)
-    assert found.unfinished == []
-    assert found.end.exitstatus == 1
-    assert found.end.counts == {"passed": 2, "failed": 1, "skipped": 3, "xfailed": 1, "xpassed": 1, "error": 3}
-    results = sorted((link.nodeid.rpartition("::")[2], link.backend, link.result) for link in found.links)
+    assert {test.worker for test in record.tests} == ({"gw0", "gw1"} if "-n2" in arguments else {None})
+    assert len(record.starts) == len(EXPECTED)
+    assert record.unfinished == []
+    assert record.end.exitstatus == 1
+    assert record.end.counts == {"passed": 2, "failed": 1, "skipped": 3, "xfailed": 1, "xpassed": 1, "error": 3}
+    results = sorted((link.nodeid.rpartition("::")[2], link.backend, link.result) for link in record.links)
     assert results == [
         ("test_documented", "driver", "LinkError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
         ("test_passes", "driver", "ok"),
         ("test_passes", "driver", "ok"),
         ("test_passes", "nvjitlink", "ok"),
     ]
-    first = found.links[0]
+    first = record.links[0]
     assert first.inputs[0]["kind"] == "ptx"
     assert first.versions["driver"] == "13.0"
 
@@ -144,10 +144,10 @@ def test_every_outcome(run, pytester, arguments) -> None:
     )
 
     suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
-    of_suite = {one.get("name"): one.get("value") for one in suite.findall("properties/property")}
+    of_suite = {entry.get("name"): entry.get("value") for entry in suite.findall("properties/property")}
     assert of_suite["cudalink.driver"] == "13.0, emulated (cuDriverGetVersion)"
     by_test = {
-        case.get("name"): {one.get("name"): one.get("value") for one in case.findall("properties/property")}
+        case.get("name"): {entry.get("name"): entry.get("value") for entry in case.findall("properties/property")}
         for case in suite.findall("testcase")
     }
     assert by_test["test_passes"] == {"cudalink.links": "bundled/driver=2 bundled/nvjitlink=1"}
@@ -161,10 +161,10 @@ def test_environment(run, toolkit, pytester, monkeypatch) -> None:
     monkeypatch.setenv("CUDALINK_CELL", "a-cell")
     pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
     pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
-    result, found = run("def test(): pass\n", "--cudalink-device=sm_80")
+    result, record = run("def test(): pass\n", "--cudalink-device=sm_80")
     result.stdout.no_fnmatch_line("*= cudalink =*")
 
-    environment = found.run
+    environment = record.run
     assert environment.cell == "a-cell"
     assert environment.python == ".".join(map(str, sys.version_info[:3]))
     assert "--cudalink-report=run.jsonl" in environment.argv
@@ -270,9 +270,9 @@ def test_group(subtests):
             assert i != 1
 """
     options = ("--continue-on-collection-errors", *arguments)
-    result, found = run(module, *options, plugins=("subtests",))
-    *files, test = sorted(found.tests, key=lambda one: "::" in one.nodeid)
-    assert {one.nodeid: (one.outcome, one.reason) for one in files} == {
+    result, record = run(module, *options, plugins=("subtests",))
+    *files, test = sorted(record.tests, key=lambda test: "::" in test.nodeid)
+    assert {file.nodeid: (file.outcome, file.reason) for file in files} == {
         "test_broken.py": ("error", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
         "test_left.py": ("skipped", "could not import 'nope': No module named 'nope'"),
     }
@@ -281,7 +281,7 @@ def test_group(subtests):
         {"description": "part i=0 name=it's", "outcome": "passed"},
         {"description": "part i=1 name=it's", "outcome": "failed"},
     ]
-    assert [link.nodeid for link in found.links] == [None]
+    assert [link.nodeid for link in record.links] == [None]
     result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])
 
 
@@ -297,11 +297,11 @@ def test_flaky():
     for _ in tries: link("driver")
     assert len(tries) == 3
 """
-    _, found = run(module, plugins=("rerunfailures",))
-    assert outcomes(found) == {"test_flaky": ["rerun", "rerun", "passed"]}
-    assert [test.attempt for test in found.tests] == [1, 2, 3]
-    assert [test.links for test in found.tests] == [1, 2, 3]
-    assert [start.attempt for start in found.starts] == [1, 2, 3]
+    _, record = run(module, plugins=("rerunfailures",))
+    assert outcomes(record) == {"test_flaky": ["rerun", "rerun", "passed"]}
+    assert [test.attempt for test in record.tests] == [1, 2, 3]
+    assert [test.links for test in record.tests] == [1, 2, 3]
+    assert [start.attempt for start in record.starts] == [1, 2, 3]
 
 
 @pytest.mark.apart
@@ -315,12 +315,12 @@ def test_crashes_once():
         time.sleep(1)  # the other plugin tells its controller of the test in a thread
         os.kill(os.getpid(), 9)
 """
-    _, found = run("import time\n" + module, "-n1", "--reruns=1", plugins=("rerunfailures",))
+    _, record = run("import time\n" + module, "-n1", "--reruns=1", plugins=("rerunfailures",))
     expected = [("gw0", 1), ("gw1", 1)]
-    assert [(start.worker, start.attempt) for start in found.starts] == expected
-    assert [(test.worker, test.attempt) for test in found.tests] == expected
-    assert outcomes(found) == {"test_crashes_once": ["crashed", "passed"]}
-    assert found.unfinished == []
+    assert [(start.worker, start.attempt) for start in record.starts] == expected
+    assert [(test.worker, test.attempt) for test in record.tests] == expected
+    assert outcomes(record) == {"test_crashes_once": ["crashed", "passed"]}
+    assert record.unfinished == []
 
 
 def test_unwritable_report(pytester, run_pytest) -> None:
@@ -343,16 +343,16 @@ def test_a_driver_that_markers_ask_for_is_a_property(run_pytest, pytester, toolk
     """The JUnit report has it although the session began without it, also where a worker of xdist emulates it."""
     run_pytest("--junitxml=junit.xml", *arguments, module=MARKED).assert_outcomes(passed=1)
     suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
-    of_suite = {one.get("name"): one.get("value") for one in suite.findall("properties/property")}
+    of_suite = {entry.get("name"): entry.get("value") for entry in suite.findall("properties/property")}
     assert of_suite["cudalink.driver"] == f"{toolkit.major}.{toolkit.minor}, emulated (cuDriverGetVersion)"
 
 
 def test_switched_off(run, pytester) -> None:
     """``-ocudalink_properties=off`` leaves the JUnit report as it was, -q has no summary; the record file knows all."""
-    result, found = run(OUTCOMES, "--junitxml=junit.xml", "-ocudalink_properties=off", "-q")
+    result, record = run(OUTCOMES, "--junitxml=junit.xml", "-ocudalink_properties=off", "-q")
     result.stdout.no_fnmatch_line("*= cudalink =*")
     assert "cudalink." not in pytester.path.joinpath("junit.xml").read_text().replace("cudalink.jsonl", "")
-    assert next(test for test in found.tests if test.nodeid.endswith("test_passes")).links == 3
+    assert next(test for test in record.tests if test.nodeid.endswith("test_passes")).links == 3
 
 
 def test_a_violation_in_an_attempt_that_was_repeated() -> None:

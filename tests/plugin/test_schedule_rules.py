@@ -33,7 +33,7 @@ def work(number: int, times: tuple[int, int, int], known: int) -> ScheduledWork:
 WAIT = UnpromisedWait(1, 0, "cuMemcpyHtoD_v2", True, ("/p/t.py:4 in test", "/p/t.py:9 in f"), ())
 times = st.tuples(st.integers(1, 60), st.integers(0, 9), st.integers(0, 30))
 works = st.lists(st.tuples(times, st.integers(0, 3)), max_size=12).map(
-    lambda drawn: tuple(work(number, *one) for number, one in enumerate(drawn, 1))
+    lambda drawn: tuple(work(number, *fields) for number, fields in enumerate(drawn, 1))
 )
 failures = st.builds(
     ScheduleFailure,
@@ -63,9 +63,9 @@ failures = st.builds(
         st.booleans(),
     )
 )
-def test_option_and_back(asked: ScheduleRequest) -> None:
+def test_option_and_back(wanted: ScheduleRequest) -> None:
     """What is printed is read as what it was."""
-    assert parse(str(asked)) == asked
+    assert parse(str(wanted)) == wanted
 
 
 def test_option() -> None:
@@ -134,8 +134,8 @@ def test_what_shrinking_tries() -> None:
 def test_shrinking_ends_when_time_is_spent() -> None:
     """The best so far is the result, which says that it may not be the least."""
     runs: list[tuple[int, ...]] = []
-    found = shrink(range(8), lambda these: runs.append(these) or 1 in these, lambda: len(runs) == 1)
-    assert found == ((0, 1, 2, 3), False)
+    shrunk = shrink(range(8), lambda these: runs.append(these) or 1 in these, lambda: len(runs) == 1)
+    assert shrunk == ((0, 1, 2, 3), False)
 
 
 # -- timelines
@@ -181,8 +181,8 @@ def test_failures_reach_the_other_process(failure: ScheduleFailure) -> None:
 
 def test_order() -> None:
     """The worst kinds come first, and equal ones stay as they are."""
-    found = [replace(FAILURE, kind=kind, seed=seed) for seed in (1, 2) for kind in ("failed", "violation", "crash")]
-    assert [(one.kind, one.seed) for one in by_kind(found)] == [
+    failures = [replace(FAILURE, kind=kind, seed=seed) for seed in (1, 2) for kind in ("failed", "violation", "crash")]
+    assert [(finding.kind, finding.seed) for finding in by_kind(failures)] == [
         (kind, seed) for kind in ("crash", "violation", "failed") for seed in (1, 2)
     ]
 
@@ -254,7 +254,7 @@ def test_words_of_what_passed() -> None:
     """Three are named. A helper through which everything goes is no place, unless there is no other."""
 
     def at(number: int, begin: int, ended: int, *places: str) -> ScheduledWork:
-        stack = tuple(f"/p/{one} in g" for one in places)
+        stack = tuple(f"/p/{place} in g" for place in places)
         return queued(number, "f", stack, begin, begin, ended, native=("libffi.so.8+0x1",) if places else ())
 
     works = [at(1, 1, 4, "h.py:1", "t.py:1"), at(2, 2, 10, "h.py:1", "t.py:2"), at(3, 3, 4, "h.py:1", "t.py:3")]
@@ -267,9 +267,9 @@ def test_words_of_what_passed() -> None:
         "      4: f on stream 1, called at a place that is not known",
         "      5: f on stream 1, called at h.py:1 in g",
     ]
-    found = replace(failure, works=tuple(works)).lines("/p", 1)
-    assert found[-5:] == story
-    assert [line.rpartition("  ")[2].lstrip("|=>. ") for line in found[2:6]] == [
+    lines = replace(failure, works=tuple(works)).lines("/p", 1)
+    assert lines[-5:] == story
+    assert [line.rpartition("  ")[2].lstrip("|=>. ") for line in lines[2:6]] == [
         *("t.py:1 in g", "t.py:2 in g", "t.py:3 in g", "a place that is not known"),
     ]
     more = replace(failure, works=(*works, at(9, 9, 9, "h.py:1"))).lines("/p", 1)

@@ -78,8 +78,8 @@ def test_failure(run) -> None:
     result = run(EARLY, "--cudalink-schedules=4:7")
     assert result.ret == 1
     result.assert_outcomes(passed=1)
-    (found,) = failures(result)
-    assert (found["kind"], found["name"]) == ("failed", "test_early")
+    (failure,) = failures(result)
+    assert (failure["kind"], failure["name"]) == ("failed", "test_early")
     result.stdout.fnmatch_lines(
         [
             "cudalink: schedules 4:7 (from option)",
@@ -165,12 +165,12 @@ def test_hang(run, pytester) -> None:
 
 def copies_in(folder: Path) -> list[str]:
     """The numbers of the second processes that run in a folder."""
-    found = []
+    names = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if b"bootstrap.py" in (process / "cmdline").read_bytes() and (process / "cwd").readlink() == folder:
-                found.append(process.name)
-    return found
+                names.append(process.name)
+    return names
 
 
 #: The host reads a result behind the freeing of other memory, and another one with no reason at all.
@@ -205,9 +205,9 @@ def test_undocumented_wait(run) -> None:
             "  seed * with 1 of 2 operations displaced; time is in calls of the driver:",
         ]
     )
-    (found,) = failures(result)
-    again = run(test, f"--cudalink-schedules={found['asked']}")
-    assert failures(again) == [{**found, "number": "1"}]
+    (failure,) = failures(result)
+    again = run(test, f"--cudalink-schedules={failure['asked']}")
+    assert failures(again) == [{**failure, "number": "1"}]
     assert timeline(again) == timeline(result)
 
 
@@ -218,8 +218,8 @@ def test_failures_with_and_without_waits(run) -> None:
     result = run(
         EARLY + died + FREED.format("queue.wait()").replace("freed", "sound"), "--cudalink-schedules=3:7+promised"
     )
-    found = {one["name"]: (one["kind"], one["asked"].endswith("+promised")) for one in failures(result)}
-    assert found == {"test_early": ("failed", False), "test_freed": ("unpromised", True)}
+    rows = {failure["name"]: (failure["kind"], failure["asked"].endswith("+promised")) for failure in failures(result)}
+    assert rows == {"test_early": ("failed", False), "test_freed": ("unpromised", True)}
     result.stdout.fnmatch_lines(
         [
             "unpromised: test_it.py::test_freed under * of 3 schedules: the process ended with exit code 3",
@@ -249,8 +249,8 @@ def test_planted_bugs(run_pytest, toolkit, step: int) -> None:
     tests = (f"test_it.py::test[{name}]" for name in names)
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:7", *tests, module=module)
     result.assert_outcomes(passed=len(names))
-    found = {match["nodeid"].partition("[")[2].rstrip("]") for match in FAILURE.finditer(str(result.stdout))}
-    assert {*names} - found == {*names} & {"freed_on_another_stream", "allocation_used_on_another_stream"}
+    named = {match["nodeid"].partition("[")[2].rstrip("]") for match in FAILURE.finditer(str(result.stdout))}
+    assert {*names} - named == {*names} & {"freed_on_another_stream", "allocation_used_on_another_stream"}
 
 
 @pytest.mark.weekly
@@ -265,10 +265,10 @@ def test_planted_reliances(pytester: pytest.Pytester, run_pytest, toolkit, twins
         assert run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:1").ret == 0
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:1+promised")
     result.assert_outcomes(passed=len(RELIES))
-    found = re.findall(
+    named = re.findall(
         r"^unpromised: \S+\[(\w+)\] .*\n  repeat: .*\n  relies on an undocumented wait: (\w+),",
         str(result.stdout),
         re.MULTILINE,
     )
-    assert dict(found) == (RELIES if twins == "BROKEN" else {})
-    assert len(failures(result)) == len(found)
+    assert dict(named) == (RELIES if twins == "BROKEN" else {})
+    assert len(failures(result)) == len(named)

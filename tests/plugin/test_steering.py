@@ -358,5 +358,5 @@ def test(request, monkeypatch):
 
 def test_the_help_names_every_target() -> None:
     """The option's help has the plugin's targets, as the table of the header has them."""
-    (option,) = (one for one in OPTIONS if one.name == "target")
+    (option,) = (option for option in OPTIONS if option.name == "target")
     assert f": {', '.join(TARGETS)}, or" in option.help

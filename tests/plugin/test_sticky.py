@@ -250,22 +250,22 @@ def test_results(run, pytester: pytest.Pytester, mode) -> None:
                 "*::test_second left the contexts of its process with *(719); 2 tests after it ran in a fresh process",
             ]
         )
-    found = read(pytester.path / "run.jsonl")
-    assert found.end is not None
-    assert found.end.counts == {"passed": 8, "failed": 2}
-    assert not found.crashes
-    assert not found.unfinished
-    left = {one.nodeid.partition("::")[2]: one for one in found.sticky}
-    assert {name: (one.code, one.error) for name, one in left.items()} == {
+    record = read(pytester.path / "run.jsonl")
+    assert record.end is not None
+    assert record.end.counts == {"passed": 8, "failed": 2}
+    assert not record.crashes
+    assert not record.unfinished
+    left = {record.nodeid.partition("::")[2]: record for record in record.sticky}
+    assert {name: (record.code, record.error) for name, record in left.items()} == {
         "test_culprit": (700, "CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
         "test_second": (719, "CUDA_ERROR_LAUNCH_FAILED (719)"),
     }
     if mode != WORKERS:
-        assert [one.after for one in found.sticky] == [5, 2]
+        assert [record.after for record in record.sticky] == [5, 2]
     cases = ET.parse(pytester.path / "run.xml").getroot().findall(".//testcase")
     assert len(cases) == 10
     assert [len(case.findall("failure")) for case in cases].count(1) == 2
-    properties = [one.get("value") for one in ET.parse(pytester.path / "run.xml").iter("property")]
+    properties = [entry.get("value") for entry in ET.parse(pytester.path / "run.xml").iter("property")]
     assert "CUDA_ERROR_ILLEGAL_ADDRESS (700)" in properties
 
 

@@ -55,11 +55,11 @@ findings = st.lists(
 
 
 def said(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial = CLEAN) -> list[tuple[str, str]]:
-    return [(one.kind, one.detail) for one in judge(clean, faulted, fault, "test")]
+    return [(finding.kind, finding.detail) for finding in judge(clean, faulted, fault, "test")]
 
 
 def kinds(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial = CLEAN) -> list[str]:
-    return [one.kind for one in judge(clean, faulted, fault, "test")]
+    return [finding.kind for finding in judge(clean, faulted, fault, "test")]
 
 
 def failed(said: str, calls: tuple[str, ...] = CALLS[:2], **facts: Any) -> SweptTrial:
@@ -125,8 +125,8 @@ def test_going_on_rightly(faulted: SweptTrial, fault: FailedCall) -> None:
 
 def test_words_of_every_run() -> None:
     """What a clean run says, too, notices nothing, in whatever words."""
-    words = tuple(Said(one, alarm) for one in ("cuMemAlloc: 8 bytes at 0x7f00", "out of memory?") for alarm in (0, 1))
-    later = tuple(one._replace(text=one.text.replace("7f00", "80ff")) for one in words)
+    words = tuple(Said(text, alarm) for text in ("cuMemAlloc: 8 bytes at 0x7f00", "out of memory?") for alarm in (0, 1))
+    later = tuple(word._replace(text=word.text.replace("7f00", "80ff")) for word in words)
     clean = SweptTrial("passed", CALLS, notices=words)
     assert kinds(SweptTrial("passed", CALLS, notices=later), clean=clean) == ["swallowed"]
     assert kinds(SweptTrial("passed", CALLS, notices=(*words, words[0])), clean=clean) == []
@@ -148,8 +148,8 @@ MANY = "1 x memory, 1 x stream, 1 x event (1 bytes)"
 )
 def test_leaks(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]], left: str | None) -> None:
     """What a clean run frees and this one does not is a leak; what both leave is none."""
-    found = said(failed("cuMemAlloc", alive=after), clean=SweptTrial("passed", alive=before))
-    assert found == ([] if left is None else [("leak", f"a clean run frees what this one left: {left}")])
+    findings = said(failed("cuMemAlloc", alive=after), clean=SweptTrial("passed", alive=before))
+    assert findings == ([] if left is None else [("leak", f"a clean run frees what this one left: {left}")])
 
 
 def test_leak_of_a_free_that_fails() -> None:
@@ -287,8 +287,8 @@ def test_other_state_that_is_left(before: State, wanted: State, after: State, na
     """Captures, their mode, and what other threads have on their stacks count by the difference, too."""
     fault = ALLOCATE._replace(call=Call(name, ""))
     clean = SweptTrial("passed", CALLS, before=before, after=wanted)
-    found = said(failed(name, before=before, after=after), fault, clean)
-    assert found == ([("state", expected)] if expected else [])
+    findings = said(failed(name, before=before, after=after), fault, clean)
+    assert findings == ([("state", expected)] if expected else [])
 
 
 def test_several_things_that_are_left() -> None:
@@ -354,10 +354,10 @@ def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: li
 )
 def test_finding_as_a_line(fault: FailedCall, called: str) -> None:
     """A finding names kind, call, number, code and place."""
-    (found,) = judge(CLEAN, CLEAN, fault, "test")
+    (finding,) = judge(CLEAN, CLEAN, fault, "test")
     (placed,) = judge(CLEAN, CLEAN, fault, "test", "own.py::test")
-    assert (found.place, placed.place, SweepFinding("leak", fault, "", "").place) == ("", "own.py::test", "")
-    assert str(found) == f"swallowed: cuMemAlloc_v2 (call 2) failed with {called}: {SWALLOWED[1]}"
+    assert (finding.place, placed.place, SweepFinding("leak", fault, "", "").place) == ("", "own.py::test", "")
+    assert str(finding) == f"swallowed: cuMemAlloc_v2 (call 2) failed with {called}: {SWALLOWED[1]}"
     assert (str(ALLOCATE), str(ALLOCATE._replace(mode=LOST))) == ("2:2", "2:46:device")
 
 
@@ -388,12 +388,12 @@ def test_plan(some: list[Call], how: list[FailureMode], budget: int) -> None:
 @given(calls, modes, st.integers(0, 20), st.integers(1, 4))
 def test_plan_for_several_machines(some: list[Call], how: list[FailureMode], budget: int, machines: int) -> None:
     """Machines share the runs: none is made twice, and none is missing."""
-    shares = [plan(some, lambda _: how, budget=budget, part=(one + 1, machines)) for one in range(machines)]
+    shares = [plan(some, lambda _: how, budget=budget, part=(number + 1, machines)) for number in range(machines)]
     parts = [share.chosen for share in shares]
     whole = plan(some, lambda _: how, budget=budget)
     assert sorted(chain(*parts)) == sorted(whole.chosen)
-    assert all(sorted(one.chosen + one.elsewhere) == sorted(whole.chosen) for one in shares)
-    assert all(one.over_budget == whole.over_budget for one in shares)
+    assert all(sorted(share.chosen + share.elsewhere) == sorted(whole.chosen) for share in shares)
+    assert all(share.over_budget == whole.over_budget for share in shares)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
@@ -415,10 +415,10 @@ def test_repeats(some: list[tuple[str, str]]) -> None:
     chosen, over, elsewhere, repeats = plan(calls, lambda _: [MEMORY, LOST], stacks=stacks, budget=10_000)
     assert over == elsewhere == []
     assert sorted(chosen + repeats) == sorted(plan(calls, lambda _: [MEMORY, LOST], stacks=stacks).chosen)
-    for one in set(some):
-        numbers = [number for number, other in enumerate(some, 1) if other == one]
+    for value in set(some):
+        numbers = [number for number, other in enumerate(some, 1) if other == value]
         failing = [number for number in numbers if FailedCall(number, calls[number - 1], LOST) in chosen]
-        if len(numbers) <= REPEATS or not one[1]:
+        if len(numbers) <= REPEATS or not value[1]:
             assert failing == numbers
         else:
             assert len(failing) == REPEATS == 6
@@ -436,18 +436,18 @@ def test_order_of_the_plan() -> None:
 
 def test_order_of_findings() -> None:
     """Those of a kind are in the order of their functions, then of their places."""
-    faults = [FREE._replace(call=Call(*one)) for one in (("b", "1"), ("a", "3"), ("a", "2"))]
-    found = merged(SweepFinding("leak", one, "", "") for one in faults)
-    assert [str(one.fault.call.site) for one, _ in found] == ["2", "3", "1"]
+    faults = [FREE._replace(call=Call(*call)) for call in (("b", "1"), ("a", "3"), ("a", "2"))]
+    pairs = merged(SweepFinding("leak", fault, "", "") for fault in faults)
+    assert [str(finding.fault.call.site) for finding, _ in pairs] == ["2", "3", "1"]
 
 
 @given(findings)
 def test_merging(some: list[SweepFinding]) -> None:
     """Equal findings of one place are one; the worst are first, and none is lost."""
-    found = merged(some)
-    assert sum(count for _, count in found) == len(some)
-    assert len({one.key for one, _ in found}) == len(found)
-    order = [list(KINDS).index(one.kind) for one, _ in found]
+    pairs = merged(some)
+    assert sum(count for _, count in pairs) == len(some)
+    assert len({finding.key for finding, _ in pairs}) == len(pairs)
+    order = [list(KINDS).index(finding.kind) for finding, _ in pairs]
     assert order == sorted(order)
 
 
@@ -484,11 +484,11 @@ def test_lines_that_may_be_known_for_good_reason() -> None:
 
 def test_baseline_without_line_numbers() -> None:
     """A change above a place does not make its finding new."""
-    (one,) = judge(CLEAN, CLEAN, ALLOCATE, "test")
+    (finding,) = judge(CLEAN, CLEAN, ALLOCATE, "test")
     (moved,) = judge(CLEAN, CLEAN, ALLOCATE._replace(call=Call("cuMemAlloc_v2", "own.py:30 in make")), "test")
-    assert baseline_lines([one]) == ["swallowed cuMemAlloc_v2 own.py in make"]
-    assert new_findings([moved], baseline_lines([one])) == []
-    assert len(new_findings([one, moved], baseline_lines([one]))) == 1
+    assert baseline_lines([finding]) == ["swallowed cuMemAlloc_v2 own.py in make"]
+    assert new_findings([moved], baseline_lines([finding])) == []
+    assert len(new_findings([finding, moved], baseline_lines([finding]))) == 1
 
 
 @pytest.mark.parametrize("line", ["nonsense cuInit", "leak"])

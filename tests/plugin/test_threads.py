@@ -102,12 +102,12 @@ def test(nvjitlink_contract):
 
 def in_thread(function: Callable[[], object]) -> object:
     """Return what a new thread gets from a function, if it starts in a copy of this context, as free-threaded ones."""
-    found: list[object] = []
+    results: list[object] = []
     context = contextvars.copy_context()
-    thread = threading.Thread(target=lambda: found.append(context.run(function)))
+    thread = threading.Thread(target=lambda: results.append(context.run(function)))
     thread.start()
     thread.join()
-    return found[0]
+    return results[0]
 
 
 def test_a_thread_does_not_inherit_who_reports_its_links() -> None:

@@ -33,7 +33,7 @@ def test_every_option_is_in_a_set() -> None:
 def test_what_differs_stands_in_the_table(whole: bool, tmp_path: Path) -> None:
     """The programs answer the same under every set of options, but for the rows of the table, which still differ."""
     result = runs.results(tmp_path, "emulated", which=slice(None) if whole else slice(1, None, 6))
-    new = [str(one) for one in result.differences if not any(row.holds(one) for row in ROWS)]
+    new = [str(difference) for difference in result.differences if not any(row.holds(difference) for row in ROWS)]
     assert new == [], str(result)
     gone = [
         (program, option)
@@ -42,7 +42,7 @@ def test_what_differs_stands_in_the_table(whole: bool, tmp_path: Path) -> None:
         for option in row.options
         if whole
         and option != "--cudalink-driver=real"
-        and not any(one.program == program and option in one.options for one in result.differences)
+        and not any(difference.program == program and option in difference.options for difference in result.differences)
     ]
     assert gone == [], "the table has rows that no longer differ; remove them"
     assert result.programs >= 60

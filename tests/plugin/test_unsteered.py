@@ -142,13 +142,13 @@ def test_counted_where_nothing_is_forced(run, pytester) -> None:
             "1 link in your code (numba.cuda.cudadrv.driver): 1 on the driver",
         ]
     )
-    found = read(pytester.path / "run.jsonl")
-    counts = {test.nodeid.partition("::")[2]: (test.unsteered, test.links) for test in found.tests if test.unsteered}
+    record = read(pytester.path / "run.jsonl")
+    counts = {test.nodeid.partition("::")[2]: (test.unsteered, test.links) for test in record.tests if test.unsteered}
     numbers = {"test_once": 1, "test_numba": 1, "test_three": 3, "test_refused": 2, "test_second": 2}
     assert counts == {name: (number, 0) for name, number in numbers.items()}
-    of_targets = [link.target for link in found.links]
+    of_targets = [link.target for link in record.links]
     assert of_targets == ["own", "bundled"]
-    first, numba, *rest = found.unsteered
+    first, numba, *rest = record.unsteered
     keys = ("nodeid", "via", "call", "where", "backend", "result", "forced")
     assert [getattr(first, key) for key in keys] == [
         *("test_it.py::test_once", "cuda.bindings.nvjitlink", "nvJitLinkComplete", f"library.py:{LINE}"),

@@ -16,7 +16,7 @@ def main(path: str, ptx: str) -> None:
     """Call v2 entry points by their names; then the v1 twins of the real library, for comparison."""
     stub = ctypes.CDLL(path)
     stub.stub_cuda_describe.restype = ctypes.c_char_p
-    found: dict[str, object] = json.loads(stub.stub_cuda_describe())
+    description: dict[str, object] = json.loads(stub.stub_cuda_describe())
     device, context, version = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
     assert stub.cuDriverGetVersion(ctypes.byref(version)) == 0
     assert stub.cuInit(0) == 0
@@ -44,7 +44,7 @@ def main(path: str, ptx: str) -> None:
     }
     text = ctypes.c_char_p()
     assert stub.cuGetErrorName(222, ctypes.byref(text)) == 0
-    found |= {
+    description |= {
         "driver": version.value,
         "device": name.value.decode(),
         "memory": memory.value,
@@ -54,7 +54,7 @@ def main(path: str, ptx: str) -> None:
         "error": text.value.decode() if text.value else None,
         "freed": [stub.cuModuleUnload(module), stub.cuMemFree_v2(memory)],
     }
-    print(json.dumps(found))
+    print(json.dumps(description))
 
 
 if __name__ == "__main__":

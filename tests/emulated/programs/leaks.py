@@ -107,8 +107,8 @@ def virtual_memory() -> None:
     retained = get(cuda.cuMemRetainAllocationHandle, c_uint64, address)
     ok(cuda.cuMemUnmap(address, 2 * UNIT))
     ok(cuda.cuMemAddressFree(address, 2 * UNIT))
-    for one in (handle, plain, imported, retained):
-        ok(cuda.cuMemRelease(one))
+    for owner in (handle, plain, imported, retained):
+        ok(cuda.cuMemRelease(owner))
     os.close(file)
 
 

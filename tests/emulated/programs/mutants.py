@@ -77,7 +77,7 @@ OPENERS["driver"] = Mutant
 control = preload.emulated_driver()
 control.start_watching()
 main, user = sample.compile_modules("ptx", "sm_90")
-found = {}
+results = {}
 for order in orders:
     red, options = 0, set()
     for _ in range(links):
@@ -94,8 +94,8 @@ for order in orders:
             linker.close()
         del linker
         gc.collect()
-        options |= {one.rule for one in control.violations}
+        options |= {violation.rule for violation in control.violations}
         red += bool(control.violations)
         control.consume(control.violations)
-    found[order] = {"red": red, "options": sorted(options)}
-json.dump({"found": found, "alive": control.live_states}, sys.stdout)
+    results[order] = {"red": red, "options": sorted(options)}
+json.dump({"found": results, "alive": control.live_states}, sys.stdout)

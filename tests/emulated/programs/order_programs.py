@@ -41,10 +41,10 @@ class Node:
 
     def close(self) -> None:
         """Find all works that a path leads from; those before are closed."""
-        for one in self.before:
-            self.all_before |= {one, *one.all_before}
-        for one in (*self.before, *self.doubtful):
-            self.all_doubtful |= {one, *one.all_doubtful}
+        for node in self.before:
+            self.all_before |= {node, *node.all_before}
+        for node in (*self.before, *self.doubtful):
+            self.all_doubtful |= {node, *node.all_doubtful}
 
     def conflicts(self, other: Node) -> bool:
         """Whether one of the two writes what the other one uses."""
@@ -61,9 +61,9 @@ class Edges:
         self.known: list[Node] = []  # to the host
         self.launched: Node | None = None
 
-    def add(self, before: Iterable[Node | None], **what: Any) -> Node:
+    def add(self, before: Iterable[Node | None], **access: Any) -> Node:
         """Add a work behind others, and behind all that the host knows is done."""
-        node = Node([one for one in [*before, *self.known] if one], **what)
+        node = Node([node for node in [*before, *self.known] if node], **access)
         node.close()
         self.nodes.append(node)
         return node
@@ -74,8 +74,8 @@ class Edges:
             return [last for name, last in self.last.items() if name not in (*NON_BLOCKING, "legacy")]
         return [] if stream in NON_BLOCKING else [self.last.get("legacy")]
 
-    def submit(self, stream: str, **what: Any) -> Node:
-        self.last[stream] = self.add([self.last.get(stream), *self.others(stream)], **what)
+    def submit(self, stream: str, **access: Any) -> Node:
+        self.last[stream] = self.add([self.last.get(stream), *self.others(stream)], **access)
         return self.last[stream]
 
     def record(self, stream: str, event: int) -> None:
@@ -86,23 +86,23 @@ class Edges:
 
     def wait(self, stream: str, event: int) -> None:
         """A wait of the legacy stream may be no work, and so wait for no other stream."""
-        others = [one for one in self.others(stream) if one] if stream == "legacy" else []
+        others = [other for other in self.others(stream) if other] if stream == "legacy" else []
         self.last[stream] = self.add([self.last.get(stream), self.events.get(event)], doubtful=others)
 
     def knows(self, stream: str) -> None:
         """The host waited for a stream."""
         others = self.others(stream) if stream == "legacy" else []
-        self.known += [one for one in [self.last.get(stream), *others] if one]
+        self.known += [node for node in [self.last.get(stream), *others] if node]
 
     def unordered(self, *, doubtful: bool = False) -> set[tuple[int, int]]:
         """The pairs of steps, the earlier one first, with accesses that no path connects, nor a doubtful one."""
         used = [node for node in self.nodes if node.reads or node.writes]
         before = {node: node.all_doubtful if doubtful else node.all_before for node in used}
         return {
-            (min(one.step, other.step), max(one.step, other.step))
-            for at, one in enumerate(used)
+            (min(work.step, other.step), max(work.step, other.step))
+            for at, work in enumerate(used)
             for other in used[:at]
-            if one.conflicts(other) and other not in before[one] and one not in before[other]
+            if work.conflicts(other) and other not in before[work] and work not in before[other]
         }
 
 
@@ -165,10 +165,10 @@ class Program:
         nodes: list[c_void_p] = []
         added: list[tuple[list[int], dict[str, frozenset[int]]]] = []
         for number in range(self.choose.randint(1, 4)):
-            behind = [one for one in range(number) if self.choose.random() < 0.4]
+            behind = [number for number in range(number) if self.choose.random() < 0.4]
             first, count = self.cells()
             values = (c_uint64 * 6)(self.machine.memory + CELL * first, 0, 1 | 1 << 32, CELL * count, 1, 0)
-            before = (c_void_p * len(behind))(*(nodes[one].value for one in behind))
+            before = (c_void_p * len(behind))(*(nodes[number].value for number in behind))
             nodes.append(new(cuda.cuGraphAddMemsetNode, graph, before, c_size_t(len(behind)), values, context))
             added.append((behind, {"writes": frozenset(range(first, first + count))}))
         executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
@@ -178,7 +178,7 @@ class Program:
             head = self.edges.add([self.edges.last.get(where), *self.edges.others(where), launched])
             ends: list[Node] = []
             for behind, what in added:
-                ends.append(self.edges.add([head, *(ends[one] for one in behind)], step=self.step, **what))
+                ends.append(self.edges.add([head, *(ends[number] for number in behind)], step=self.step, **what))
             self.edges.last[where] = launched = self.edges.add([head, *ends])
         self.machine.graphs.append((graph, executable))
 
@@ -260,11 +260,11 @@ class Machine:
         """A word of pinned memory."""
         return c_uint.from_address(self.words + 4 * number)
 
-    def found(self) -> set[tuple[int, int]]:
+    def unordered_pairs(self) -> set[tuple[int, int]]:
         """The pairs of steps that the check named since it was asked last."""
-        found = self.driver.violations
-        self.driver.consume(found)
-        return {self._steps(one.history[-1], one.python_stack[-1]) for one in found}
+        violations = self.driver.violations
+        self.driver.consume(violations)
+        return {self._steps(violation.history[-1], violation.python_stack[-1]) for violation in violations}
 
     @staticmethod
     def _steps(*lines: str) -> tuple[int, int]:
@@ -282,19 +282,19 @@ class Machine:
         program = Program(self, seed, gates=gates)
         program.run()
         self.driver.end_schedule()
-        found, unordered = self.found(), program.edges.unordered()
+        pairs, unordered = self.unordered_pairs(), program.edges.unordered()
         self.driver.check_order(on=False)
         for graph, executable in self.graphs:
             ok(cuda.cuGraphExecDestroy(executable))
             ok(cuda.cuGraphDestroy(graph))
         self.graphs.clear()
-        wrong = [f"{seed}: {pair} is ordered, and was named" for pair in sorted(found - unordered)]
-        named = {second for _, second in found}
-        if late and not gates and not found and (certain := program.edges.unordered(doubtful=True)):
+        wrong = [f"{seed}: {pair} is ordered, and was named" for pair in sorted(pairs - unordered)]
+        named = {second for _, second in pairs}
+        if late and not gates and not pairs and (certain := program.edges.unordered(doubtful=True)):
             wrong.append(f"{seed}: none of {sorted(certain)} was named")
         if not late and not gates:
             wrong += [f"{seed}: {pair} was not named" for pair in sorted(unordered) if pair[1] not in named]
-        return wrong, len(found), len(unordered)
+        return wrong, len(pairs), len(unordered)
 
 
 def main() -> None:
@@ -304,9 +304,9 @@ def main() -> None:
     wrong: list[str] = []
     named = in_order = 0
     for seed in range(first, first + count):
-        problems, found, unordered = machine.compare(seed, gates=bool(seed & 1), late=bool(seed & 2))
+        problems, pairs, unordered = machine.compare(seed, gates=bool(seed & 1), late=bool(seed & 2))
         wrong += problems
-        named += found
+        named += pairs
         in_order += not unordered
     machine.driver.stop_watching()
     print(*wrong, f"{count} programs, {in_order} of them in order, {named} pairs named", sep="\n")

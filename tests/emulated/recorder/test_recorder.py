@@ -53,14 +53,16 @@ BEGINS = DriverQuestion("samples", "begins", [["cuInit", 0]], "a page")
 
 def test_questions_name_their_sources() -> None:
     """Every must-pass question says which sample or page it is from, and values are those of its calls."""
-    samples = [one for one in questions() if one.group != "programs"]
+    samples = [question for question in questions() if question.group != "programs"]
     assert len(samples) >= 40
-    assert {one.group for one in questions()} == set(GROUPS)
-    assert len({one.name for one in questions()}) == len(questions())
-    for one in samples:
-        assert re.match(r"cuda-samples v|CUDA Driver API |CUDA C\+\+ Programming Guide |NVML API, ", one.source), one
-        assert all(int(number) < len(one.calls) for number in one.values), one.name
-        assert (one.devices == 2) == (one.group == "two"), one.name
+    assert {question.group for question in questions()} == set(GROUPS)
+    assert len({question.name for question in questions()}) == len(questions())
+    for sample in samples:
+        assert re.match(r"cuda-samples v|CUDA Driver API |CUDA C\+\+ Programming Guide |NVML API, ", sample.source), (
+            sample
+        )
+        assert all(int(number) < len(sample.calls) for number in sample.values), sample.name
+        assert (sample.devices == 2) == (sample.group == "two"), sample.name
 
 
 def _functions(calls: list) -> set[str]:
@@ -73,10 +75,10 @@ def test_samples_ask_for_functions_that_a_driver_has() -> None:
     """`least_cuda` is the release that brought the last of a sample's functions."""
     symbols = read_table("emulator/functions.toml")["symbols"]
     since = {name: CudaVersion.parse(version) for version in symbols if version != "never" for name in symbols[version]}
-    for one in questions():
-        if one.group in ("samples", "two"):
-            newest = max(since[name] for name in _functions(one.calls))
-            assert newest == CudaVersion.parse(one.least_cuda or "12.0"), one.name
+    for question in questions():
+        if question.group in ("samples", "two"):
+            newest = max(since[name] for name in _functions(question.calls))
+            assert newest == CudaVersion.parse(question.least_cuda or "12.0"), question.name
 
 
 def test_handles_of_a_stand_in_may_be_equal(monkeypatch, tmp_path) -> None:
@@ -95,20 +97,20 @@ def test_handles_of_a_stand_in_may_be_equal(monkeypatch, tmp_path) -> None:
 
 def test_programs_fit_every_device() -> None:
     """The recorded programs load no code for one architecture, and wait for no gate."""
-    for one in questions():
-        if one.group == "programs":
-            assert set(re.findall(r'"!(\w+)"', json.dumps(one.calls))) <= set(texts()), one.name
+    for question in questions():
+        if question.group == "programs":
+            assert set(re.findall(r'"!(\w+)"', json.dumps(question.calls))) <= set(texts()), question.name
 
 
 def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
     """The driver dies in one call: the question ends there, and the next one is asked."""
     use_questions(monkeypatch, ALLOCATES, BEGINS)
 
-    found = record.record(stand_in(tmp_path, allocate="abort()"))
+    recording = record.record(stand_in(tmp_path, allocate="abort()"))
 
-    assert found["answers"] == {"samples": {"allocates": [[0], ["signal", "SIGABRT"]], "begins": [[0]]}}
-    assert found["ended"] == {}
-    graded = grade.grade(found, grade.carried(found))
+    assert recording["answers"] == {"samples": {"allocates": [[0], ["signal", "SIGABRT"]], "begins": [[0]]}}
+    assert recording["ended"] == {}
+    graded = grade.grade(recording, grade.carried(recording))
     assert graded.failed == {"allocates": "cuMemAlloc_v2 ends the process with SIGABRT"}
     assert graded.passed == 1
 
@@ -132,12 +134,12 @@ def test_questions_that_the_time_does_not_allow(monkeypatch, tmp_path) -> None:
     """A slow driver is asked the first questions; the others count as not answered."""
     use_questions(monkeypatch, *(ALLOCATES._replace(name=str(number)) for number in range(40)))
 
-    found = record.record(stand_in(tmp_path, allocate="usleep(500000)"), seconds=2)
+    recording = record.record(stand_in(tmp_path, allocate="usleep(500000)"), seconds=2)
 
-    answered = found["answers"]["samples"]
+    answered = recording["answers"]["samples"]
     assert 0 < len(answered) < 40
     assert "0" in answered
-    assert grade.grade(found, grade.carried(found)).lost == 40 - len(answered)
+    assert grade.grade(recording, grade.carried(recording)).lost == 40 - len(answered)
 
 
 def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
@@ -151,9 +153,9 @@ def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
     """
     monkeypatch.setattr(sys.modules[__name__], "STAND_IN", STAND_IN.replace("int cuInit", threads + "int cuInit", 1))
 
-    found = record.record(stand_in(tmp_path, allocate="wanted = 1; while (!given) usleep(100)"))
+    recording = record.record(stand_in(tmp_path, allocate="wanted = 1; while (!given) usleep(100)"))
 
-    assert found["answers"]["samples"]["allocates"][1] == [0, "-"]
+    assert recording["answers"]["samples"]["allocates"][1] == [0, "-"]
 
 
 @pytest.mark.parametrize(
@@ -208,11 +210,11 @@ def test_nvml_alone_is_asked_about_nvml(monkeypatch, tmp_path) -> None:
     int nvmlSystemGetDriverVersion(char *t, unsigned n) { t[0] = '7'; t[1] = 0; return 0; }
     """
 
-    found = record.record(compile_c(tmp_path / "libnvidia-ml.so.1", source))
+    recording = record.record(compile_c(tmp_path / "libnvidia-ml.so.1", source))
 
-    assert found["driver"] == "7"
-    assert found["answers"] == {"nvml": {"shuts": [[0], ["missing"]]}}
-    assert grade.grade(found, grade.carried(found)).failed == {"shuts": "nvmlShutdown is missing"}
+    assert recording["driver"] == "7"
+    assert recording["answers"] == {"nvml": {"shuts": [[0], ["missing"]]}}
+    assert grade.grade(recording, grade.carried(recording)).failed == {"shuts": "nvmlShutdown is missing"}
 
 
 @pytest.mark.parametrize(
@@ -259,12 +261,12 @@ def test_the_recording_of_the_nearest_device() -> None:
 def test_real_drivers_pass(path) -> None:
     """What the package carries of real drivers passes all that every driver must pass, and answers every program."""
     told = grade.read(path)
-    found = grade.grade(told, told)
-    assert found.failed == {}
-    assert found.passed >= 39
-    assert found.share == 100
+    graded = grade.grade(told, told)
+    assert graded.failed == {}
+    assert graded.passed >= 39
+    assert graded.share == 100
     assert not {str(number) for number, _ in _private_attributes()} & set(told["devices"][0]["attributes"])
-    assert len(told["answers"]["programs"]) == sum(one.group == "programs" for one in questions())
+    assert len(told["answers"]["programs"]) == sum(question.group == "programs" for question in questions())
 
 
 def test_work_that_is_not_done_is_no_difference(monkeypatch) -> None:
@@ -326,14 +328,14 @@ def test_two_devices(monkeypatch) -> None:
 
     It starts no kernel.
     """
-    use_questions(monkeypatch, *(one for one in questions() if one.group == "two"))
+    use_questions(monkeypatch, *(question for question in questions() if question.group == "two"))
     on_emulated(monkeypatch, "h200:2")
 
     told = record.record()
-    found = grade.grade(told, grade.carried(told))
+    graded = grade.grade(told, grade.carried(told))
 
-    assert found.failed == {"simpleP2P": "cuLaunchKernel answers 801; expected 0"}
-    assert (found.passed, found.counted, found.differences) == (6, 106, [])
+    assert graded.failed == {"simpleP2P": "cuLaunchKernel answers 801; expected 0"}
+    assert (graded.passed, graded.counted, graded.differences) == (6, 106, [])
     on_emulated(monkeypatch, "h200")
     assert record.record()["answers"] == {}
 
@@ -341,14 +343,14 @@ def test_two_devices(monkeypatch) -> None:
 @pytest.mark.parametrize(("group", "passed", "counted", "computed"), [("samples", 27, 448, 9), ("nvml", 4, 31, 0)])
 def test_each_answer_is_the_recorded_one(monkeypatch, group, passed, counted, computed) -> None:
     """All but the numbers that a kernel writes, which the share of all answers would hide."""
-    use_questions(monkeypatch, *(one for one in questions() if one.group == group))
+    use_questions(monkeypatch, *(question for question in questions() if question.group == group))
     on_emulated(monkeypatch, "h100")
 
     told = record.record()
-    found = grade.grade(told, grade.carried(told))
+    graded = grade.grade(told, grade.carried(told))
 
-    assert (found.passed, found.counted, len(found.differences)) == (passed, counted, computed)
-    assert {one.symbol for one in found.differences} <= {"cuMemcpyDtoH_v2", "cuMemcpy"}
+    assert (graded.passed, graded.counted, len(graded.differences)) == (passed, counted, computed)
+    assert {difference.symbol for difference in graded.differences} <= {"cuMemcpyDtoH_v2", "cuMemcpy"}
 
 
 def on_emulated(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
@@ -380,8 +382,8 @@ def test_a_recording_does_not_name_its_machine(emulated) -> None:
         named = {str(number) for number, _ in _private_attributes()}
         assert not named & set(device["attributes"])
     words = {word for word in _texts(emulated["answers"]) if not re.match(r"=\d|@\d", word)}
-    known = {text for one in read_table("emulator/errors.toml").values() for text in _texts(one)}
-    names = {one["name"] for one in emulated["devices"]}
+    known = {text for texts in read_table("emulator/errors.toml").values() for text in _texts(texts)}
+    names = {device["name"] for device in emulated["devices"]}
     kernels = {"plain", "small", "wide", "scale", "new", "-", "?", "x", "f", "", "cuInit"}
     assert {word for word in words - known - names - kernels if not word.startswith("CUDA_")} <= set(
         emulated["samples"]
@@ -398,4 +400,4 @@ def _texts(value: object) -> set[str]:
     if isinstance(value, str):
         return {value}
     several = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return {text for one in several for text in _texts(one)}
+    return {text for texts in several for text in _texts(texts)}

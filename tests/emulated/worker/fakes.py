@@ -15,14 +15,14 @@ def build(folder: Path) -> Path:
 
 def holders(library: str) -> list[int]:
     """The workers that hold a library, zombies apart."""
-    found = []
+    numbers = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdecimal() and library.encode() in (entry / "cmdline").read_bytes().split(b"\0")[1:2]:
-                found.append(int(entry.name))
+                numbers.append(int(entry.name))
         except OSError:
             continue
-    return found
+    return numbers
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:

@@ -57,8 +57,8 @@ def test_refusals(fake) -> None:
 def only(workers: Callable[[], list[int]]) -> int:
     """The only worker, as soon as one that answered that it ends has ended."""
     eventually(lambda: len(workers()) == 1)
-    (one,) = workers()
-    return one
+    (worker,) = workers()
+    return worker
 
 
 SIGNALS = {"segv": 11, "bus": 7, "ill": 4, "fpe": 8, "abort": 6, "overflow": 11}
@@ -248,14 +248,14 @@ def test_its_surroundings(fake, workers, monkeypatch) -> None:
         signal.signal(signal.SIGUSR1, ignored)
     running = only(workers)
     folder = Path(f"/proc/{running}")
-    environment = dict(one.split("=", 1) for one in (folder / "environ").read_text().split("\0") if one)
+    environment = dict(variable.split("=", 1) for variable in (folder / "environ").read_text().split("\0") if variable)
     status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)
 
     assert not {"MALLOC_PERTURB_", "LD_PRELOAD", "PYTHONPATH", "CUDALINK_EMULATOR_VERSION"} & set(environment)
     assert environment["CUDA_CACHE_DISABLE"] == "1"
     assert environment["HOME"] == os.environ["HOME"]
     assert environment["LD_LIBRARY_PATH"] == "/a:/b:"
-    assert sorted(int(one.name) for one in (folder / "fd").iterdir()) == [0, 1, 2, 3, 4]
+    assert sorted(int(path.name) for path in (folder / "fd").iterdir()) == [0, 1, 2, 3, 4]
     assert os.getsid(running) == running
     assert (folder / "cwd").resolve() == Path("/")
     # 32 and 33: its posix_spawn, which Python 3.13 uses, ignores one, and its sigaction refuses both
@@ -275,18 +275,18 @@ def test_many_threads(fake, workers) -> None:
     """64 threads link, some of them deadly inputs; each gets its own answer, and there are few workers."""
 
     def work(number: int) -> list[tuple[bytes | None, int]]:
-        found = []
+        answers = []
         for turn in range(10):
             deadly = number % 8 == 0 and turn % 5 == 0
             answer = linked(fake, b"%d" % number, b"!segv" if deadly else b"-%d" % turn)
-            found.append((answer.image, answer.signal))
-        return found
+            answers.append((answer.image, answer.signal))
+        return answers
 
     with ThreadPoolExecutor(64) as pool:
         answers = list(pool.map(work, range(64)))
 
-    for number, found in enumerate(answers):
-        for turn, (image, died) in enumerate(found):
+    for number, turns in enumerate(answers):
+        for turn, (image, died) in enumerate(turns):
             if number % 8 == 0 and turn % 5 == 0:
                 assert (image, died) == (None, signal.SIGSEGV)
             else:

@@ -135,11 +135,11 @@ PROGRAMS |= {
 
 @program
 def fork_of_a_thread():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(forked(lambda: threading.current_thread().name)[1]))
+    names = []
+    thread = threading.Thread(target=lambda: names.append(forked(lambda: threading.current_thread().name)[1]))
     thread.start()
     thread.join()
-    return found
+    return names
 
 
 def _square(number):
@@ -148,10 +148,10 @@ def _square(number):
 
 def _with_pool(method):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
-        found = pool.submit(_square, 7).result(60)
+        square = pool.submit(_square, 7).result(60)
     multiprocessing.forkserver._forkserver._stop()
     multiprocessing.resource_tracker._resource_tracker._stop()
-    return found
+    return square
 
 
 OBSERVERS |= {
@@ -212,9 +212,9 @@ def handlers():
         )
 
     return {
-        one.name: word(signal.getsignal(one))
-        for one in sorted(signal.valid_signals())
-        if isinstance(one, signal.Signals)
+        number.name: word(signal.getsignal(number))
+        for number in sorted(signal.valid_signals())
+        if isinstance(number, signal.Signals)
     }
 
 
@@ -291,7 +291,7 @@ def fault_handler():
 def threads():
     system = len([*Path("/proc/self/task").iterdir()])
     return [
-        sorted(one.name for one in threading.enumerate()),
+        sorted(thread.name for thread in threading.enumerate()),
         system,
         threading.current_thread() is threading.main_thread(),
     ]
@@ -299,19 +299,19 @@ def threads():
 
 @program
 def thread_locals():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(hasattr(local, "at_import")))
+    attributes = []
+    thread = threading.Thread(target=lambda: attributes.append(hasattr(local, "at_import")))
     thread.start()
     thread.join()
-    return [getattr(local, "at_import", False), found, threading.stack_size(), sys.getswitchinterval()]
+    return [getattr(local, "at_import", False), attributes, threading.stack_size(), sys.getswitchinterval()]
 
 
 @observer
 def tracing():
-    found = [sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile(), sys.getrecursionlimit()]
+    hooks = [sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile(), sys.getrecursionlimit()]
     if hasattr(sys, "monitoring"):
-        found += [sys.monitoring.get_tool(number) for number in range(6)]
-    return [*found, tracemalloc.is_tracing()]
+        hooks += [sys.monitoring.get_tool(number) for number in range(6)]
+    return [*hooks, tracemalloc.is_tracing()]
 
 
 # -- environment and descriptors
@@ -326,8 +326,8 @@ OBSERVERS |= {
     "standard_streams": lambda: [
         [os.isatty(number) for number in range(3)],
         os.path.realpath("/proc/self/fd/0") == "/dev/null",
-        [f"{type(one).__module__}.{type(one).__name__}" for one in (sys.stdin, sys.stdout, sys.stderr)],
-        [one.encoding for one in (sys.stdout, sys.stderr)],
+        [f"{type(stream).__module__}.{type(stream).__name__}" for stream in (sys.stdin, sys.stdout, sys.stderr)],
+        [stream.encoding for stream in (sys.stdout, sys.stderr)],
         sys.__stdout__.fileno(),
     ],
     "temporary_folder": lambda: [tempfile.gettempdir(), tempfile.tempdir, tempfile.template],
@@ -346,7 +346,7 @@ def variables_at_the_start():
     began = Path("/proc/self/environ").read_bytes().split(b"\0")
     return sorted(
         name
-        for name in (os.fsdecode(one.partition(b"=")[0]) for one in began)
+        for name in (os.fsdecode(variable.partition(b"=")[0]) for variable in began)
         if name and not name.startswith(("TRANSPARENCY_", "PYTEST_"))
     )
 
@@ -354,21 +354,21 @@ def variables_at_the_start():
 @program
 def a_variable_set_late():
     os.environ["CUDA_VISIBLE_DEVICES"] = "7"
-    found = started("import os; print(os.environ['CUDA_VISIBLE_DEVICES'])")
+    printed = started("import os; print(os.environ['CUDA_VISIBLE_DEVICES'])")
     del os.environ["CUDA_VISIBLE_DEVICES"]
-    return [found, os.environ.get("TRANSPARENCY_COUNT"), os.environ.get("LENGTHENED")]
+    return [printed, os.environ.get("TRANSPARENCY_COUNT"), os.environ.get("LENGTHENED")]
 
 
 def _open_files():
-    found = []
+    files = []
     for file in sorted(Path("/proc/self/fd").iterdir(), key=lambda file: int(file.name)):
         try:
             target = str(file.readlink())
         except OSError:
             continue  # of the list itself
         kind = re.sub(r"\d+", "N", target)
-        found.append((int(file.name), kind if kind == "/dev/null" else kind.rpartition("/")[2]))
-    return found
+        files.append((int(file.name), kind if kind == "/dev/null" else kind.rpartition("/")[2]))
+    return files
 
 
 # -- Python
@@ -388,8 +388,8 @@ OBSERVERS |= {
         sys.executable,
     ],
     "finders": lambda: [
-        [getattr(one, "__name__", type(one).__name__) for one in sys.meta_path],
-        [getattr(one, "__qualname__", repr(one)) for one in sys.path_hooks],
+        [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path],
+        [getattr(hook, "__qualname__", repr(hook)) for hook in sys.path_hooks],
     ],
     "imported_modules": modules,
     "modules_of_cuda": lambda: [
@@ -410,7 +410,7 @@ OBSERVERS |= {
         len(gc.garbage),
     ],
     "random_numbers": lambda: [random.random()],  # what follows the seed of the conftest
-    "context_variables": lambda: sorted(one.name for one in contextvars.copy_context()),
+    "context_variables": lambda: sorted(variable.name for variable in contextvars.copy_context()),
 }
 
 
@@ -513,7 +513,7 @@ def logging_itself():
     root = logging.getLogger()
     names = sorted(name for name in logging.root.manager.loggerDict if not name.startswith("concurrent"))
     return [
-        [type(one).__name__ for one in root.handlers],
+        [type(handler).__name__ for handler in root.handlers],
         root.level,
         root.disabled,
         logging.lastResort is not None,
@@ -524,8 +524,8 @@ def logging_itself():
 @observer
 def hooks_of_python():
     every = (sys.excepthook, sys.unraisablehook, sys.displayhook, sys.breakpointhook, threading.excepthook)
-    plain = [getattr(one, "func", one) for one in every]
-    return [f"{one.__module__}.{one.__qualname__}" for one in plain]
+    plain = [getattr(hook, "func", hook) for hook in every]
+    return [f"{hook.__module__}.{hook.__qualname__}" for hook in plain]
 
 
 def _at_exit(number):
@@ -557,7 +557,7 @@ def text_encoding():
 def shared_memory_of_python():
     every = [bytes([number]) for number in range(256)]
     names = bytes.__basicsize__ - 1
-    content = [ctypes.string_at(id(one) + names, 2) for one in every]
+    content = [ctypes.string_at(id(hook) + names, 2) for hook in every]
     return [content == [bytes([number, 0]) for number in range(256)], len(bytes(0)), len(())]
 
 
@@ -627,13 +627,13 @@ class Driver:
 
     def number(self, name, *arguments):
         """The code of a call, and the number that it writes."""
-        found = ctypes.c_int(-1)
-        return [getattr(self.library, name)(ctypes.byref(found), *arguments), found.value]
+        number = ctypes.c_int(-1)
+        return [getattr(self.library, name)(ctypes.byref(number), *arguments), number.value]
 
     def pointer(self, name, *arguments):
         """The code of a call, and whether the pointer that it writes is one."""
-        found = ctypes.c_void_p()
-        return [getattr(self.library, name)(ctypes.byref(found), *arguments), bool(found.value)]
+        pointer = ctypes.c_void_p()
+        return [getattr(self.library, name)(ctypes.byref(pointer), *arguments), bool(pointer.value)]
 
 
 def _state():
@@ -670,9 +670,9 @@ def of_a_new_process():
 @on_driver
 def of_spawned_processes():
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        found = pool.submit(_initialized).result(120)
+        result = pool.submit(_initialized).result(120)
     multiprocessing.resource_tracker._resource_tracker._stop()
-    return found
+    return result
 
 
 def _initialized():
@@ -695,11 +695,11 @@ def contexts():
     driver = Driver()
     driver.cuInit(0)
     context, popped = ctypes.c_void_p(), ctypes.c_void_p()
-    found = [driver.pointer("cuCtxGetCurrent"), driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)]
-    found += [driver.cuCtxPushCurrent_v2(context), driver.number("cuCtxGetDevice")]
-    found += [driver.cuCtxPopCurrent_v2(ctypes.byref(popped)), popped.value == context.value]
-    found += [driver.cuCtxPopCurrent_v2(ctypes.byref(popped)), _state()["primary"]]
-    return [*found, driver.cuDevicePrimaryCtxRelease_v2(0), _state()["primary"]]
+    codes = [driver.pointer("cuCtxGetCurrent"), driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)]
+    codes += [driver.cuCtxPushCurrent_v2(context), driver.number("cuCtxGetDevice")]
+    codes += [driver.cuCtxPopCurrent_v2(ctypes.byref(popped)), popped.value == context.value]
+    codes += [driver.cuCtxPopCurrent_v2(ctypes.byref(popped)), _state()["primary"]]
+    return [*codes, driver.cuDevicePrimaryCtxRelease_v2(0), _state()["primary"]]
 
 
 @in_a_fork
@@ -709,11 +709,11 @@ def contexts_of_threads():
     context = ctypes.c_void_p()
     driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
     driver.cuCtxSetCurrent(context)
-    found = []
-    thread = threading.Thread(target=lambda: found.append(driver.pointer("cuCtxGetCurrent")))
+    contexts = []
+    thread = threading.Thread(target=lambda: contexts.append(driver.pointer("cuCtxGetCurrent")))
     thread.start()
     thread.join()
-    return [found, driver.pointer("cuCtxGetCurrent")]
+    return [contexts, driver.pointer("cuCtxGetCurrent")]
 
 
 @in_a_fork
@@ -728,11 +728,11 @@ def forked_after_initialization():
 def library():
     """Every way to open the driver opens the same one, whose functions are its own."""
     driver, other = Driver(), ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
-    found = ctypes.c_void_p()
-    driver.cuGetProcAddress_v2(b"cuInit", ctypes.byref(found), 12000, ctypes.c_uint64(0), None)
+    address = ctypes.c_void_p()
+    driver.cuGetProcAddress_v2(b"cuInit", ctypes.byref(address), 12000, ctypes.c_uint64(0), None)
     return [
         driver._handle == other._handle,
-        found.value == ctypes.cast(driver.cuInit, ctypes.c_void_p).value,
+        address.value == ctypes.cast(driver.cuInit, ctypes.c_void_p).value,
         ctypes.CDLL(None)._handle != driver._handle,
     ]
 
@@ -743,13 +743,13 @@ def bindings():
         from cuda.bindings import driver, nvrtc
     except ImportError:
         return None
-    found = [int(driver.cuInit(0)[0]), [int(one) for one in driver.cuDeviceGetCount()]]
+    answers = [int(driver.cuInit(0)[0]), [int(number) for number in driver.cuDeviceGetCount()]]
     error, made = nvrtc.nvrtcCreateProgram(b"__global__ void k() {}", b"", 0, [], [])
-    found += [int(error), int(nvrtc.nvrtcCompileProgram(made, 0, [])[0])]
+    answers += [int(error), int(nvrtc.nvrtcCompileProgram(made, 0, [])[0])]
     _, size = nvrtc.nvrtcGetProgramLogSize(made)
     nvrtc.nvrtcGetProgramLog(made, b" " * size)  # writes into the object that all of Python shares
     name = driver.cuDeviceGetName(64, 0)
-    return [*found, size, int(name[0]), type(driver.cuInit).__name__, type(driver.cuLinkCreate).__name__, b"\0"[0]]
+    return [*answers, size, int(name[0]), type(driver.cuInit).__name__, type(driver.cuLinkCreate).__name__, b"\0"[0]]
 
 
 @in_a_fork
@@ -788,9 +788,9 @@ def after_that_test():
 # -- the tests
 
 
-CHOSEN = {**OBSERVERS, **PROGRAMS, **{f"driver_{name}": one for name, one in DRIVER.items()}}
+CHOSEN = {**OBSERVERS, **PROGRAMS, **{f"driver_{name}": program for name, program in DRIVER.items()}}
 if "TRANSPARENCY_FEW" in os.environ:
-    CHOSEN = {name: one for name, one in CHOSEN.items() if name not in PROGRAMS and "new_process" not in name}
+    CHOSEN = {name: program for name, program in CHOSEN.items() if name not in PROGRAMS and "new_process" not in name}
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -862,7 +862,7 @@ def test_teardown_fails(broken_at_the_end):
 def test_captures(capsys, caplog, recwarn):
     print("captured")
     logging.getLogger("of.a.test").error("logged")
-    assert (capsys.readouterr().out, [one.message for one in caplog.records], len(recwarn)) == (
+    assert (capsys.readouterr().out, [record.message for record in caplog.records], len(recwarn)) == (
         "captured\n",
         ["logged"],
         0,

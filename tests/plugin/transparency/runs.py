@@ -98,10 +98,10 @@ class Difference(NamedTuple):
     program: str
     options: tuple[str, ...]
     expected: object
-    found: object
+    answer: object
 
     def __str__(self) -> str:
-        ours, theirs = _apart(self.found, self.expected)
+        ours, theirs = _apart(self.answer, self.expected)
         return f"{self.program} with {' '.join(self.options)}: {ours}; without: {theirs}"
 
 
@@ -153,11 +153,11 @@ def sets(driver: str) -> list[tuple[str, ...]]:
 def rows(text: str) -> list[Row]:
     """Return the rows of the table of a page."""
     table = text.partition("| program |")[2].partition("\n\n")[0]
-    found = []
+    rows = []
     for line in table.splitlines()[2:]:
         programs, options, why = (cell.strip() for cell in line.strip("| ").split(" | ", 2))
-        found.append(Row(tuple(re.findall("`([^`]+)`", programs)), tuple(re.findall("`([^`]+)`", options)), why))
-    return found
+        rows.append(Row(tuple(re.findall("`([^`]+)`", programs)), tuple(re.findall("`([^`]+)`", options)), why))
+    return rows
 
 
 def results(folder: Path, driver: str, *, which: slice = slice(None), at_once: int = 2) -> Result:
@@ -166,7 +166,7 @@ def results(folder: Path, driver: str, *, which: slice = slice(None), at_once: i
     compared = {options: _compared_with(options) for options in every}
     runs = [*dict.fromkeys([*compared.values(), *every])]
     with ThreadPoolExecutor(at_once) as pool:
-        answers = dict(zip(runs, pool.map(lambda one: _run(folder, one), runs), strict=True))
+        answers = dict(zip(runs, pool.map(lambda options: _run(folder, options), runs), strict=True))
     differences = []
     for options in every:
         expected = answers[compared[options]]
@@ -181,7 +181,7 @@ def results(folder: Path, driver: str, *, which: slice = slice(None), at_once: i
 
 def _compared_with(options: tuple[str, ...]) -> tuple[str, ...]:
     """Return what has the same options that are not the plugin's."""
-    return tuple(one for one in options if one in OTHERS)
+    return tuple(option for option in options if option in OTHERS)
 
 
 def _run(folder: Path, options: tuple[str, ...]) -> dict[tuple[str, str], list[str]]:
@@ -194,10 +194,10 @@ def _run(folder: Path, options: tuple[str, ...]) -> dict[tuple[str, str], list[s
         (where.parent / "tmp").mkdir()
         (where / "this_is_new.py").write_text("def function():\n    pass\n", encoding="utf-8")
         (where / "pytest.ini").write_text("[pytest]\naddopts = -p no:cacheprovider\n", encoding="utf-8")
-        ours = [word for one in options for word in WAYS.get(one, ())]
+        ours = [word for option in options for word in WAYS.get(option, ())]
         words, variables = [], {}
-        for one in options:
-            more, environment = OTHERS.get(one, ((), {}))
+        for option in options:
+            more, environment = OTHERS.get(option, ((), {}))
             words += more
             variables |= environment
         variables |= _variables(where, ours) | ({"TRANSPARENCY_FEW": "1"} if _REPEATING & {*options} else {})
@@ -219,14 +219,14 @@ def _run(folder: Path, options: tuple[str, ...]) -> dict[tuple[str, str], list[s
             msg = f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
             raise RuntimeError(msg)
         text = notes.read_text(encoding="utf-8").replace(str(where.parent), "FOLDER")
-        left = sorted(re.sub(r"\d+|(?<=[-_])\w{8}$", "N", one.name) for one in (where.parent / "tmp").iterdir())
+        left = sorted(re.sub(r"\d+|(?<=[-_])\w{8}$", "N", path.name) for path in (where.parent / "tmp").iterdir())
         text = re.sub(r"cudalink-(\w+-)?\w{8}\b", "cudalink-NAME", text)
         text += json.dumps(["files_left_behind", "seen", left]) + "\n"
-    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    by_program: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, kind, answer in map(json.loads, text.splitlines()):
-        if answer not in found[name, kind]:
-            found[name, kind].append(answer)
-    return {key: sorted(answers, key=repr) for key, answers in found.items()}
+        if answer not in by_program[name, kind]:
+            by_program[name, kind].append(answer)
+    return {key: sorted(answers, key=repr) for key, answers in by_program.items()}
 
 
 def _variables(where: Path, ours: Sequence[str]) -> dict[str, str]:
@@ -245,11 +245,11 @@ def _variables(where: Path, ours: Sequence[str]) -> dict[str, str]:
 
 
 def _differing(
-    options: tuple[str, ...], expected: dict[tuple[str, str], list[str]], found: dict[tuple[str, str], list[str]]
+    options: tuple[str, ...], expected: dict[tuple[str, str], list[str]], observed: dict[tuple[str, str], list[str]]
 ) -> Iterator[Difference]:
-    for key in dict.fromkeys([*expected, *found]):
-        if expected.get(key) != found.get(key):
-            yield Difference(_name(*key), options, expected.get(key), found.get(key))
+    for key in dict.fromkeys([*expected, *observed]):
+        if expected.get(key) != observed.get(key):
+            yield Difference(_name(*key), options, expected.get(key), observed.get(key))
 
 
 def _name(program: str, kind: str) -> str:
@@ -262,9 +262,9 @@ def main(words: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         result = results(Path(folder), driver, at_once=int(os.environ.get("RUNS_AT_ONCE", "2")))
     allowed = rows(TABLE.read_text(encoding="utf-8"))
-    new = [one for one in result.differences if not any(row.holds(one) for row in allowed)]
-    for one in new:
-        print(one)
+    new = [difference for difference in result.differences if not any(row.holds(difference) for row in allowed)]
+    for difference in new:
+        print(difference)
     print(f"{result}, {len(new)} that the table of docs/limitations.md does not have")
     return int(bool(new))
 
