@@ -285,6 +285,18 @@ def test_words_of_what_passed() -> None:
     assert len(nowhere) == 4
 
 
+def test_words_of_native_code() -> None:
+    """Native frames are a place where no line of Python is, and ctypes is not; what was never ready is at its end."""
+    native = queued(1, "f", (), 3, 0, 9, stream=0, native=("libown.so+0x1",))
+    *_, story = replace(FAILURE, works=(native,), displaced=(1,), text="").lines("/p", 1)
+    assert story == "  1: f, called at libown.so+0x1, was queued in call 3, and done 6 calls later"
+    (row,) = replace(FAILURE, works=(native,), displaced=(1,)).operations("/p")
+    assert (row["stream"], row["place"], row["ready"]) == ("no stream", "libown.so+0x1", 6)
+    by_ctypes = queued(1, "f", STACK, 3, 3, 9, native=("_ctypes.cpython-311-x86_64-linux-gnu.so+0x1",))
+    *_, story = replace(FAILURE, works=(by_ctypes,), displaced=(1,), text="").lines("/p", 1)
+    assert story.startswith("  1: f, called at t.py:8 in read < t.py:4 in test, was queued")
+
+
 def test_words_of_what_does_not_repeat() -> None:
     """A failure that does not repeat says so, and its command displaces whatever the seed says."""
     failure = replace(FAILURE, repeats=False)
