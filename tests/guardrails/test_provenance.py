@@ -368,3 +368,21 @@ two majors of libcudart in one process:
   libcudart.so.13 13.0 (system, torch 2.9.0): /system/13.0/libcudart.so.13
     loaded later, for: /x/a.so"""
     )
+
+
+def test_faults() -> None:
+    """A place and the first clash are wrong where a place is expected; a second major alone where none is."""
+    mine, minor, major = (library(version=version, place="system") for version in ("13.0", "13.1", "12.9"))
+    process = provenance.ProcessEnvironment.of([], [], {"LD_LIBRARY_PATH": "/system"})
+    before = [(library("libnvrtc"), "a"), (minor, "b"), (major, "c")]
+    loaded = (mine, "d")
+    elsewhere = provenance.foreign(mine, "wheels", "SETTING", process)
+    minors, majors = (provenance.together(kind, before[at], loaded) for at, kind in ((1, "minors"), (2, "majors")))
+    one_copy = f"\n  {provenance.ONE_COPY}"
+    for expected, given, texts in (
+        ("wheels", before, [elsewhere, f"{minors}{one_copy}"]),
+        ("system", before[2:], [f"{majors}{one_copy}"]),
+        ("any", before, [majors]),
+        ("any", before[:2], []),
+    ):
+        assert [*provenance.faults(loaded, given, expected, "SETTING", process)] == texts
