@@ -6,6 +6,8 @@ Importing this package touches no CUDA library; every module that needs one load
 from __future__ import annotations
 
 import sys
+from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -22,39 +24,36 @@ _MOVED: Final = {
 }
 
 
-class _OldPath(ModuleType):
-    """The old path of a module that moved, which is imported when one of its names is first used.
-
-    It stands in ``sys.modules``, because a finder in ``sys.meta_path`` would be asked by every import of a program.
-    """
-
-    def __init__(self, name: str, place: str) -> None:
-        super().__init__(name, f"Moved to `{__name__}.{place}`.")
-        self._place = place
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__") and name != "__all__":  # asked of every module, by what looks for one
-            raise AttributeError(name)
-        from importlib import import_module
-
-        return getattr(import_module(f"{__name__}.{self._place}"), name)
-
-
 def keep_old_paths(package: str) -> None:
-    """Let the modules that moved out of a package be imported from it as before; the package calls this."""
+    """Let the modules that moved out of a package be imported from it as before; the package calls this.
+
+    They stand in ``sys.modules``, because a finder in ``sys.meta_path`` would be asked by every import of a program.
+    """
     for name, place in _MOVED.get(package, {}).items():
-        path = f"{package}.{name}"
-        sys.modules[path] = _OldPath(path, place)
-        setattr(sys.modules[package], name, sys.modules[path])
+        old = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}", f"Moved to `{__name__}.{place}`.")
+        vars(old)["__getattr__"] = partial(_of_moved, place)
+        setattr(sys.modules[package], name, old)
+
+
+def _of_moved(place: str, name: str) -> object:
+    """Return what a module that moved has under a name."""
+    if name.startswith("__") and name != "__all__":  # asked of every module, by what looks for one
+        raise AttributeError(name)
+    return getattr(import_module(f"{__name__}.{place}"), name)
 
 
 keep_old_paths(__name__)
 
 
 def __getattr__(name: str) -> object:
-    """`Raises`, imported when it is asked for: most who import this package do not."""
+    """`Raises`, which most who import this package do not ask for; and `plugin`, as pytest's entry point asks."""
     if name == "Raises":
-        from .environment.requirements import Raises
-
-        return Raises
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.environment.requirements").Raises
+    if name != "plugin":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    finders = sys.meta_path[:]
+    sys.meta_path[:] = [finder for finder in finders if type(finder).__name__ != "AssertionRewritingHook"]
+    try:
+        return import_module(f"{__name__}.plugin")
+    finally:
+        sys.meta_path[:] = finders

@@ -126,9 +126,6 @@ def label(name: str) -> str:
     return next(option.settings[name][0] for option in OPTIONS if name in option.settings)
 
 
-_PREFIX = "CUDALINK_"
-
-
 def known_variables() -> set[str]:
     """Return the name of every variable that some part of the project reads."""
     from ..base.tables import read_table
@@ -152,5 +149,5 @@ def unread_variables(environment: Iterable[str]) -> list[str]:
         f"the environment variable {name} is ignored: no part of pytest-cudalink reads it"
         f"{did_you_mean(name, names, alike=0.8)}"
         for name in sorted(environment)
-        if name.startswith(_PREFIX) and name not in names and not name.startswith(prefixes)
+        if name.startswith("CUDALINK_") and name not in names and not name.startswith(prefixes)
     ]

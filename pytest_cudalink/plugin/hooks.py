@@ -14,8 +14,7 @@ import pytest
 
 from ..compat.settings_table import OPTIONS
 from . import fixtures, hookspecs, marker
-from .own_imports import own_imports
-from .run import START, MakesReport, Start, from_controller, is_active
+from .start import START, Start, is_active, own_imports
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -84,9 +83,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.E
 def pytest_configure(config: pytest.Config) -> None:
     marker.register(config)
     # a conftest can bring the plugin, too late for the other hook; a controller of xdist hands its settings over
-    if not is_active(config) and (
-        _settings_ask(config, config.option) or _has_hooks(config) or "settings" in from_controller(config)
-    ):
+    given = getattr(config, "workerinput", {}).get("cudalink", {})
+    if not is_active(config) and ("settings" in given or _settings_ask(config, config.option) or _has_hooks(config)):
         _begin(config, config.option)
 
 
@@ -94,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     from .session import xdist
 
-    xdist.configure_node(node, _begin_late)
+    xdist.configure_node(node, _begin)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -104,14 +102,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not is_active(config) and (marker.asks(items, fixtures.NAMES) or _has_hooks(config)):
-        _begin_late(config)
+        _begin(config)
         from .session import lifecycle
 
         lifecycle.pytest_collection_modifyitems(config, items)  # registered too late for this call
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield
     if call.excinfo is not None:
         _explain(item.config, report, call.excinfo.value)
@@ -151,15 +149,9 @@ def _has_hooks(config: pytest.Config) -> bool:
     return any(getattr(config.hook, name).get_hookimpls() for name in dir(hookspecs))
 
 
-def _begin(config: pytest.Config, options: argparse.Namespace) -> None:
+def _begin(config: pytest.Config, options: argparse.Namespace | None = None) -> None:
+    """Begin the run, with the command line as far as it is known, or late."""
     with own_imports():
         from .session import lifecycle
 
-        lifecycle.begin(config, options)
-
-
-def _begin_late(config: pytest.Config) -> None:
-    with own_imports():
-        from .session import lifecycle
-
-        lifecycle.activate(config)
+        lifecycle.activate(config) if options is None else lifecycle.begin(config, options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ..compat.names import BACKENDS, DEFAULT_POLICY, MARKER_BACKENDS, POLICIES
-from .run import is_active, run_of, warn
+from .start import RUN, is_active, warn
 
 if TYPE_CHECKING:
     from .items import MarkerPlan
@@ -137,7 +137,7 @@ def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     by_option = False
     parameter = getattr(item, "callspec", None)
     if parameter is not None and EACH in parameter.params:
-        by_option = backend is None and run_of(item.config).settings.backend.value == "each"
+        by_option = backend is None and item.config.stash[RUN].settings.backend.value == "each"
         backend = parameter.params[EACH]
     return MarkerPlan(
         requirements=tuple(parse({name: keywords.get(name) for name in _REQUIREMENTS})),
@@ -208,7 +208,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if not _is_marked(metafunc.definition) and _FIXTURES.isdisjoint(metafunc.fixturenames):
         return
     marks = list(metafunc.definition.iter_markers("cudalink"))
-    each = is_active(metafunc.config) and run_of(metafunc.config).settings.backend.value == "each"
+    each = is_active(metafunc.config) and metafunc.config.stash[RUN].settings.backend.value == "each"
     _parametrize_backend(metafunc, marks, each=each)
     if "dispatch_case" not in metafunc.fixturenames:
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -13,11 +12,11 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import pytest
 
-from .own_imports import own_imports
+from .start import RUN, START, Start, own_imports
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -37,30 +36,6 @@ class Task(SimpleNamespace):  # no NamedTuple: every start of pytest would pay f
     worker: str | None  # the xdist worker that waits
     options: dict[str, Any]  # values of options, by their ``dest``
     start: dict[str, Any]  # attributes of the `Start` of the process that waits, and "arguments" for pytest
-
-
-class Start(SimpleNamespace):
-    """How this process was started, as far as code in it can tell, for others that must not differ."""
-
-    path: list[str]  # where modules are searched for
-    argv: list[str]
-    orig_argv: list[str]
-    main_name: str | None  # the main module, for ``python -m``
-    main_file: str | None  # its file, if it has one
-    environment: dict[str, str]
-
-    @classmethod
-    def now(cls) -> Start:
-        """Return what this process can tell now."""
-        main = sys.modules.get("__main__")
-        return cls(
-            path=[*sys.path],
-            argv=[*sys.argv],
-            orig_argv=[*sys.orig_argv],
-            main_name=getattr(getattr(main, "__spec__", None), "name", None),
-            main_file=getattr(main, "__file__", None),
-            environment=dict(os.environ),
-        )
 
 
 T = TypeVar("T")
@@ -97,7 +72,7 @@ class RunPart:
 
 def part_name(part: str | type | Key[Any]) -> str:
     """Return the name of a part, which pytest has as ``cudalink-NAME``: ``"no-wait"`` of the class ``NoWait``."""
-    if isinstance(part, Key):
+    if not isinstance(part, (str, type)):  # a key, perhaps of the copy of this module that a run inside a test imported
         return part.name
     return re.sub("(?<=[a-z])(?=[A-Z])", "-", part if isinstance(part, str) else part.__name__).lower()
 
@@ -145,7 +120,7 @@ class Run:
             part = self.get(key)
             if part is None:  # no other thread has made it meanwhile
                 make: Any = key
-                if isinstance(key, Key):
+                if not isinstance(key, type):
                     from ..loader.imports import held_starts
 
                     module, _, name = key.place.partition(":")
@@ -271,19 +246,12 @@ class CurrentTest(RunPart):
         self._run.nodeid = None
 
 
-RUN: Final = pytest.StashKey[Run]()
-START: Final = pytest.StashKey[Start]()
 _TASK: Final = pytest.StashKey[Task]()
 
 
 def run_of(config: pytest.Config) -> Run:
     """Return the run of a configuration, for which something has asked."""
-    return config.stash[RUN]
-
-
-def is_active(config: pytest.Config) -> bool:
-    """Whether anything has asked for the plugin."""
-    return RUN in config.stash
+    return cast("Run", config.stash[RUN])
 
 
 def is_on_emulated_driver() -> bool:
@@ -300,18 +268,6 @@ def task_of(config: pytest.Config) -> Task | None:
     if given is not None:
         config.stash[_TASK] = Task(**json.loads(Path(given).read_text(encoding="utf-8")))
     return config.stash.get(_TASK, None)
-
-
-def warn(config: pytest.Config, text: str) -> None:
-    """Warn of what a user asked for, where no test runs.
-
-    Raises pytest.UsageError if a filter makes an error of the warning: raised where pytest configures itself, it would
-    be a traceback.
-    """
-    try:
-        config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=3)  # the place of the caller
-    except pytest.PytestConfigWarning as error:
-        raise pytest.UsageError(str(error)) from error
 
 
 def from_controller(config: pytest.Config) -> dict[str, Any]:

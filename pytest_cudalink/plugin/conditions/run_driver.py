@@ -15,8 +15,9 @@ import pytest
 
 from ...base.safe_text import block
 from ...compat.settings_table import OF_EMULATION, label
-from ..run import is_on_emulated_driver, run_of, warn
+from ..run import is_on_emulated_driver, run_of
 from ..settings import Settings, restore
+from ..start import warn
 
 if TYPE_CHECKING:
     from ...emulator import Emulation

@@ -21,8 +21,8 @@ from ...compat.settings_table import OPTIONS, unread_variables
 from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, pytest_private, records, settings, watch
 from ..conditions import run_driver
-from ..own_imports import own_imports
-from ..run import RUN, Key, Run, RunPart, is_active, is_on_emulated_driver, run_of, task_of, warn
+from ..run import Key, Run, RunPart, is_on_emulated_driver, run_of, task_of
+from ..start import RUN, is_active, own_imports, warn
 from ..watch import backends, provenance
 from . import account
 

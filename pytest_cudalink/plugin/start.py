@@ -1,0 +1,85 @@
+"""How a run began, and whether anything has asked for the plugin: what `hooks` needs of every run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+
+class _OwnModules:
+    """Finds the modules of this package as every finder but pytest's does."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if not name.startswith("pytest_cudalink."):
+            return None
+        passed = ("AssertionRewritingHook", type(self).__name__)  # blocks nest
+        others = [other for other in sys.meta_path if type(other).__name__ not in passed]
+        return next((spec for other in others if (spec := other.find_spec(name, path, target)) is not None), None)
+
+
+@contextmanager
+def own_imports() -> Generator[None]:
+    """Import modules of this package without pytest inside of the block; tests see ``sys.meta_path`` as it was.
+
+    Pytest rewrites the assertions of a distribution with a plugin: it reads every module by its source, which costs a
+    run with an emulated driver a seventh. ``PYTEST_DONT_REWRITE`` keeps the assertions, not the time.
+    """
+    finder = _OwnModules()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class Start(SimpleNamespace):
+    """How this process was started, as far as code in it can tell, for others that must not differ."""
+
+    path: list[str]  # where modules are searched for
+    argv: list[str]
+    orig_argv: list[str]
+    main_name: str | None  # the main module, for ``python -m``
+    main_file: str | None  # its file, if it has one
+    environment: dict[str, str]
+
+    @classmethod
+    def now(cls) -> Start:
+        """Return what this process can tell now."""
+        main = sys.modules.get("__main__")
+        return cls(
+            path=[*sys.path],
+            argv=[*sys.argv],
+            orig_argv=[*sys.orig_argv],
+            main_name=getattr(getattr(main, "__spec__", None), "name", None),
+            main_file=getattr(main, "__file__", None),
+            environment=dict(os.environ),
+        )
+
+
+#: The run, which something has asked for; how its process was started.
+RUN: Final[pytest.StashKey[Any]] = pytest.StashKey()
+START: Final[pytest.StashKey[Start]] = pytest.StashKey()
+
+
+def is_active(config: pytest.Config) -> bool:
+    """Whether anything has asked for the plugin."""
+    return RUN in config.stash
+
+
+def warn(config: pytest.Config, text: str) -> None:
+    """Warn of what a user asked for, where no test runs.
+
+    Raises pytest.UsageError if a filter makes an error of the warning: raised where pytest configures itself, it would
+    be a traceback.
+    """
+    try:
+        config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=3)  # the place of the caller
+    except pytest.PytestConfigWarning as error:
+        raise pytest.UsageError(str(error)) from error
