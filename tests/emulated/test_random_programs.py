@@ -45,13 +45,15 @@ def ended(programs: list, ours: dict) -> list:
     """The calls that ended the emulated driver where the real one went on.
 
     Work that ends the process may do so as soon as it is submitted, or in the call that waits for it: program 151166
-    posts a semaphore in memory that is gone.
+    posts a semaphore in memory that is gone. Program 400012 writes to memory that it freed, which is there again if
+    the next allocation got its address.
     """
     return [
         (seed, program[len(ours[seed]) - 1][0], ours[seed][-1])
-        for seed, _, program, real in programs
+        for seed, theme, program, real in programs
         if ours[seed] and ours[seed][-1] and ours[seed][-1][0] == "signal"
         if not (real[-1] and real[-1][0] == "signal" and len(real) <= len(ours[seed]) + 1)
+        if len(ours[seed]) - 1 not in left_open(theme, program, real, ours[seed])["addresses"]
     ]
 
 
@@ -191,6 +193,7 @@ STREAM, EVENT = ["cuStreamCreate", ["o", "h"], 0], ["cuEventCreate", ["o", "h"],
 WAITS, WRITES = ["cuStreamWaitValue32_v2", "$0", "$9+0", 1, 0], ["cuStreamWriteValue32_v2", "$0", "$9+4", 3, 0]
 CREATED, ENDED, GONE = ["cuCtxCreate_v2", ["o", "h"], 0, 0], ["cuCtxDestroy_v2", "$0"], ["cuEventDestroy_v2", "$0"]
 MEMORY, READ = ["cuMemAlloc_v2", ["o", "h"], 8], ["!read", "$9+4"]
+DIED = ["signal", "SIGSEGV"]
 RESERVED = ["cuMemAddressReserve", ["o", "h"], 64]
 MANAGED, RANGE = ["cuMemAllocManaged", ["o", "h"], 8, 1], ["cuMemRangeGetAttribute", ["o", "i"], 4, 1, "$0", 8]
 #: Programs with the last answers of hardware and of the emulated driver, and the reason why they are left open.
@@ -206,6 +209,8 @@ OPEN = {
     "after its context": ([CREATED, EVENT, ENDED, ["cuEventQuery", "$1"]], [709], [201], {"left_behind"}),
     "after another": ([CREATED, CREATED, EVENT, ENDED, ["cuEventQuery", "$2"]], [709], [201], set()),
     "freed": ([MEMORY, ["cuMemFree_v2", "$0"], ["cuMemsetD8_v2", "$0", 1, 1]], [0], [1], {"addresses"}),
+    "died of what is freed": ([MEMORY, ["cuMemFree_v2", "$0"], ["cuMemcpy", "$0", 1, 1]], [0], DIED, {"addresses"}),
+    "died otherwise": ([MEMORY, ["cuMemcpy", "$0", 1, 1]], [0], DIED, set()),
     "behind a reservation": ([RESERVED, ["cuMemUnmap", "$0", 128]], [1], [0], {"addresses"}),
     "within it": ([RESERVED, ["cuMemUnmap", "$0", 64]], [1], [0], set()),
     "two managed": ([MANAGED, MANAGED, RANGE], [0, 1], [0, 2], {"shared_pages"}),

@@ -253,8 +253,8 @@ def addresses(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
     """The calls whose answer depends on what lies at an address that the program has no claim to.
 
     That is a range that goes on behind its reservation, and memory that was freed, where one driver has given the
-    address out again and the other has not: one refuses it, and the other does not. So is the base of the mapping
-    that a driver puts several small allocations of managed memory into.
+    address out again and the other has not: one refuses it, or dies of it, and the other does not. So is the base of
+    the mapping that a driver puts several small allocations of managed memory into.
     """
     freed, calls = set[int](), set()
     same: dict[int, int] = {}  # calls that gave an address again, with the first one that gave it
@@ -263,7 +263,7 @@ def addresses(program: Program, real: list[Answer], ours: list[Answer]) -> set[i
             continue
         symbol = call[0].partition("@")[0]
         used = {same.get(reference, reference) for reference in references(call[1:])}
-        if {theirs[0], own[0]} == {0, 1} and used & freed:
+        if {theirs[0], own[0]} in ({0, 1}, {0, "signal"}) and used & freed:
             calls.add(number)
         if symbol == "cuPointerGetAttribute" and call[2] == _MAPPING_BASE and theirs[0] == own[0] == 0:
             calls.add(number)

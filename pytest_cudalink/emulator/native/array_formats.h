@@ -6,7 +6,7 @@
 typedef struct {
   size_t width, height, depth;
   int format;
-  unsigned channels, flags, padding; /* which is copied, too */
+  unsigned channels, flags;
 } ArrayDescriptor;
 
 _Static_assert(sizeof(ArrayDescriptor) == 40, "CUDA_ARRAY3D_DESCRIPTOR");

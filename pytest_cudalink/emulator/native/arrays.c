@@ -2,6 +2,7 @@
 #include "arrays.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "devices.h"
 #include "locks.h"
@@ -162,7 +163,7 @@ EXPORTED(cuArray3DCreate_v2, (void **array, const ArrayDescriptor *descriptor), 
 
 API(cuArrayCreate_v2, (void **out, const FlatDescriptor *flat), (out, flat)) {
   if (!out || !flat) return CUDA_ERROR_INVALID_VALUE;
-  ArrayDescriptor descriptor = {flat->width, flat->height, 0, flat->format, flat->channels, 0, 0};
+  ArrayDescriptor descriptor = {flat->width, flat->height, 0, flat->format, flat->channels, 0};
   return create_3d(line, out, &descriptor);
 }
 
@@ -176,7 +177,10 @@ EXPORTED(cuArrayDestroy, (void *array), destroy(array, HANDLE_ARRAY))
 
 static CUresult get_descriptor_3d(ArrayDescriptor *out, const void *handle) {
   TRY(asked(out, handle));
-  return cl_array_descriptor(handle, out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  ArrayDescriptor descriptor;
+  if (!cl_array_descriptor(handle, &descriptor)) return CUDA_ERROR_INVALID_HANDLE;
+  memcpy(out, &descriptor, offsetof(ArrayDescriptor, flags) + sizeof descriptor.flags); /* without its padding */
+  return CUDA_SUCCESS;
 }
 EXPORTED_ANY_TIME(cuArray3DGetDescriptor_v2, (ArrayDescriptor * out, void *array), get_descriptor_3d(out, array))
 
