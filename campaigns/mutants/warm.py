@@ -59,9 +59,8 @@ class Warm:
             said.touch()
             _run_apart(session, [(items[name], seconds) for name, seconds in request["tests"]], request, said)
             self._answer([json.loads(line) for line in said.read_text().splitlines()])
-            for (
-                path
-            ) in folder.iterdir():  # what tests share comes from a driver that was changed, but not what they compile
+            # what tests share comes from a driver that was changed, but not what they compile
+            for path in folder.iterdir():
                 if path.stem != "compiled":
                     shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
         return True

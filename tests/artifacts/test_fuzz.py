@@ -5,7 +5,6 @@ import struct
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import chain
 from zlib import crc32
 
 from pytest_cudalink.artifacts import Artifact, inspect
@@ -50,13 +49,8 @@ def damaged(image: bytes) -> Iterator[bytes]:
         count = image[60]
         sections = range(section_table(image), section_table(image) + 64 * count, 64)
         yield from (image[:at] + image[other : other + 64] + image[at + 64 :] for at in sections for other in sections)
-        for field, layout in (
-            (0, "<I"),
-            (4, "<I"),
-            (40, "<I"),
-            (44, "<I"),
-            *((at, "<Q") for at in (8, 24, 32, 48, 56)),
-        ):
+        for field in (0, 4, 40, 44, 8, 24, 32, 48, 56):
+            layout = "<I" if field in (0, 4, 40, 44) else "<Q"
             values = {struct.unpack_from(layout, image, section + field)[0] for section in sections}
             for value in sorted(values | {count - 1, count}):
                 yield from (changed(image, section + field, layout, value) for section in sections)
@@ -65,10 +59,9 @@ def damaged(image: bytes) -> Iterator[bytes]:
 def test_answers(samples, as_kept) -> None:
     """The reader's answers are the kept ones: of the corpus, and of damaged samples, numbers and names as a sum."""
     with zipfile.ZipFile(fuzz.CORPUS) as corpus:
-        inputs = {"corpus": [corpus.read(name) for name in corpus.namelist()]}
-    counts = defaultdict(list)
-    others = ((name, damaged(samples.get(name, PTX))) for name in DAMAGED)
-    for name, images in chain(inputs.items(), others):
+        inputs = [corpus.read(name) for name in corpus.namelist()]
+    counts, changes = defaultdict(list), ((name, damaged(samples.get(name, PTX))) for name in DAMAGED)
+    for name, images in (("corpus", inputs), *changes):
         for text, count in Counter(map(answer, images)).items():
             counts[name, re.sub(r"0x[0-9a-f]+|\d+|[.$][\w.$]+", "#", text)].append((count, text))
     lines = (f"{name} {crc32(ascii(texts).encode()):08x} {text}\n" for (name, text), texts in sorted(counts.items()))

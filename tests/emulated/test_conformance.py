@@ -84,6 +84,6 @@ def test_every_difference_has_its_reason(replayed) -> None:
     unlike = [
         diff for name, rows in recorded["cases"].items() for diff in differences(name, rows, replayed["cases"][name])
     ]
-    assert [unexplained for unexplained in unlike if explained(unexplained) is None] == []
-    used = {explained(unexplained) for unexplained in unlike}
+    assert [difference for difference in unlike if explained(difference) is None] == []
+    used = {explained(difference) for difference in unlike}
     assert [entry["reason"] for entry in reasons() if entry["reason"] not in used] == []

@@ -193,7 +193,7 @@ STREAM, EVENT = ["cuStreamCreate", ["o", "h"], 0], ["cuEventCreate", ["o", "h"],
 WAITS, WRITES = ["cuStreamWaitValue32_v2", "$0", "$9+0", 1, 0], ["cuStreamWriteValue32_v2", "$0", "$9+4", 3, 0]
 CREATED, ENDED, GONE = ["cuCtxCreate_v2", ["o", "h"], 0, 0], ["cuCtxDestroy_v2", "$0"], ["cuEventDestroy_v2", "$0"]
 MEMORY, READ = ["cuMemAlloc_v2", ["o", "h"], 8], ["!read", "$9+4"]
-DIED = ["signal", "SIGSEGV"]
+DEATH = ["signal", "SIGSEGV"]
 RESERVED = ["cuMemAddressReserve", ["o", "h"], 64]
 MANAGED, RANGE = ["cuMemAllocManaged", ["o", "h"], 8, 1], ["cuMemRangeGetAttribute", ["o", "i"], 4, 1, "$0", 8]
 #: Programs with the last answers of hardware and of the emulated driver, and the reason why they are left open.
@@ -209,8 +209,8 @@ OPEN = {
     "after its context": ([CREATED, EVENT, ENDED, ["cuEventQuery", "$1"]], [709], [201], {"left_behind"}),
     "after another": ([CREATED, CREATED, EVENT, ENDED, ["cuEventQuery", "$2"]], [709], [201], set()),
     "freed": ([MEMORY, ["cuMemFree_v2", "$0"], ["cuMemsetD8_v2", "$0", 1, 1]], [0], [1], {"addresses"}),
-    "died of what is freed": ([MEMORY, ["cuMemFree_v2", "$0"], ["cuMemcpy", "$0", 1, 1]], [0], DIED, {"addresses"}),
-    "died otherwise": ([MEMORY, ["cuMemcpy", "$0", 1, 1]], [0], DIED, set()),
+    "died of what is freed": ([MEMORY, ["cuMemFree_v2", "$0"], ["cuMemcpy", "$0", 1, 1]], [0], DEATH, {"addresses"}),
+    "died otherwise": ([MEMORY, ["cuMemcpy", "$0", 1, 1]], [0], DEATH, set()),
     "behind a reservation": ([RESERVED, ["cuMemUnmap", "$0", 128]], [1], [0], {"addresses"}),
     "within it": ([RESERVED, ["cuMemUnmap", "$0", 64]], [1], [0], set()),
     "two managed": ([MANAGED, MANAGED, RANGE], [0, 1], [0, 2], {"shared_pages"}),

@@ -128,7 +128,7 @@ def kind(die: DIE) -> str:
 
 
 def differences(ours: DIE | None, theirs: DIE | None, pairs: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """In what a type differs from one of cuda.h, signedness and names aside; `seen` ends circles of pointers."""
+    """In what a type differs from one of cuda.h, signedness and names aside; `pairs` ends circles of pointers."""
     if opaque(ours) or opaque(theirs):
         return
     pair = (ours.offset, theirs.offset)

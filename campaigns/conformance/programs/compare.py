@@ -153,7 +153,7 @@ def _text(argument: Any) -> str:
 
 
 def _answer(answer: Answer) -> str:
-    return "left out" if answer is None else " ".join(str(answer) for answer in answer)
+    return "left out" if answer is None else " ".join(map(str, answer))
 
 
 def show(program: Program, real: list[Answer], ours: list[Answer], result: Result) -> None:

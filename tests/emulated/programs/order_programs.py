@@ -165,10 +165,10 @@ class Program:
         nodes: list[c_void_p] = []
         added: list[tuple[list[int], dict[str, frozenset[int]]]] = []
         for number in range(self.choose.randint(1, 4)):
-            behind = [number for number in range(number) if self.choose.random() < 0.4]
+            behind = [earlier for earlier in range(number) if self.choose.random() < 0.4]
             first, count = self.cells()
             values = (c_uint64 * 6)(self.machine.memory + CELL * first, 0, 1 | 1 << 32, CELL * count, 1, 0)
-            before = (c_void_p * len(behind))(*(nodes[number].value for number in behind))
+            before = (c_void_p * len(behind))(*(nodes[earlier].value for earlier in behind))
             nodes.append(new(cuda.cuGraphAddMemsetNode, graph, before, c_size_t(len(behind)), values, context))
             added.append((behind, {"writes": frozenset(range(first, first + count))}))
         executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
@@ -178,7 +178,7 @@ class Program:
             head = self.edges.add([self.edges.last.get(where), *self.edges.others(where), launched])
             ends: list[Node] = []
             for behind, what in added:
-                ends.append(self.edges.add([head, *(ends[number] for number in behind)], step=self.step, **what))
+                ends.append(self.edges.add([head, *(ends[earlier] for earlier in behind)], step=self.step, **what))
             self.edges.last[where] = launched = self.edges.add([head, *ends])
         self.machine.graphs.append((graph, executable))
 
