@@ -51,9 +51,12 @@ def __getattr__(name: str) -> object:
         return import_module(f"{__name__}.environment.requirements").Raises
     if name != "plugin":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    finders = sys.meta_path[:]
-    sys.meta_path[:] = [finder for finder in finders if type(finder).__name__ != "AssertionRewritingHook"]
+    # pytest's finder would read each module by its source
+    hooks = [pair for pair in enumerate(sys.meta_path) if type(pair[1]).__name__ == "AssertionRewritingHook"]
+    for _, hook in hooks:
+        sys.meta_path.remove(hook)
     try:
         return import_module(f"{__name__}.plugin")
     finally:
-        sys.meta_path[:] = finders
+        for place, hook in hooks:  # another thread may have added a finder, or taken one out
+            sys.meta_path.insert(place, hook)
