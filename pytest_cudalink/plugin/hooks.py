@@ -154,4 +154,7 @@ def _begin(config: pytest.Config, options: argparse.Namespace | None = None) -> 
     with own_imports():
         from .session import lifecycle
 
-        lifecycle.activate(config) if options is None else lifecycle.begin(config, options)
+        if options is None:
+            lifecycle.activate(config)
+        else:
+            lifecycle.begin(config, options)

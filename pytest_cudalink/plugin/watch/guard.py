@@ -21,7 +21,7 @@ class Guard(RunPart):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self._early: list[Verdict] | None = []  # those from before the session; None in it
+        self._early: list[Verdict] | None = []  # verdicts of before the session; None once it has begun
         self._routing: Routing | None = None  # None as long as nothing has imported cuda.pathfinder
         run.config.add_cleanup(postpone(self._install, until=("cuda.pathfinder",)))
 
