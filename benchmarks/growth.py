@@ -164,11 +164,11 @@ def main() -> int:
     nvjitlink = probes.nvjitlink()
     assert nvjitlink.usable, nvjitlink.obstacle
     report = measure.Report("growth", f"How a link grows, nvJitLink {nvjitlink.usable}")
-    series = [report_series(report, series, options.rounds) for series in SERIES]
-    report.fact("series", series)
+    curves = [report_series(report, series, options.rounds) for series in SERIES]
+    report.fact("series", curves)
     if options.svg:
         about = report.environment
-        draw(series, options.svg, f"nvJitLink {nvjitlink.usable}; {about['device']}; {about['processor']}")
+        draw(curves, options.svg, f"nvJitLink {nvjitlink.usable}; {about['device']}; {about['processor']}")
     return report.finish(options.json)
 
 

@@ -138,7 +138,7 @@ def answer(contents: Sequence[dict[str, Any]]) -> str:
     for content in contents:
         for row in content["links"]:
             if row["linker"] != "driver" and row["cache"] == "off" and "failed" not in row:
-                times.setdefault(row["kind"], []).extend(kernel["median"] for kernel in row["later"].values())
+                times.setdefault(row["kind"], []).extend(figures["median"] for figures in row["later"].values())
     gives = (
         f"{sum(same)} of {len(same)} images that nvJitLink linked from LTO-IR have the same instructions as the single "
         f"source, without a call. Their times differ from it by at most {_apart(every)}; those of two copies of one "
@@ -237,10 +237,10 @@ def link_table(contents: Sequence[dict[str, Any]]) -> str:
                 if not rows or any("failed" in row for row in rows.values()):
                     continue
                 cells = [
-                    [kernel["median"] for kernel in rows["off"]["later"].values()],
+                    [figures["median"] for figures in rows["off"]["later"].values()],
                     list(rows["new"]["first"].values()),
                     list(rows["second process"]["first"].values()),
-                    [kernel["median"] for kernel in rows["second process"]["later"].values()],
+                    [figures["median"] for figures in rows["second process"]["later"].values()],
                 ]
                 shown = " | ".join(f"{min(cell):.2f} to {max(cell):.2f} ms" for cell in cells)
                 lines.append(f"| {short(content)} | {linker} | {named} | {shown} |")

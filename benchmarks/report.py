@@ -118,9 +118,9 @@ def commands(folder: Path) -> dict[str, list[str]]:
             print(f"  no comparison: {module} is not installed")
             continue
         command = [sys.executable, "-m", module]
-        for arg in arguments:
-            given = arg.replace("{page}", str(folder / f"other{number}")).replace("{folder}", str(folder / "junit"))
-            command += files if arg == "{files}" else [given]
+        for word in arguments:
+            given = word.replace("{page}", str(folder / f"other{number}")).replace("{folder}", str(folder / "junit"))
+            command += files if word == "{files}" else [given]
         commands[name] = command
     return commands
 
@@ -172,18 +172,18 @@ def main() -> int:
             for name, command in commands(folder).items():
                 rounds = options.rounds if name == OURS or cells < 100 else 1
                 done = [run(command, options.time_limit) for _ in range(rounds)]
-                finished = [outcome for outcome in done if outcome]
+                finished = [figures for figures in done if figures]
                 if not finished:
                     print(f"  {name}: not done after {options.time_limit:g} s")
                     unfinished.setdefault(size, []).append(name)
                     continue
                 columns[name] = finished
-                memory[size][name] = max(values[2] for values in finished)
+                memory[size][name] = max(figures[2] for figures in finished)
                 sizes[size][name] = pages(folder)[name].stat().st_size
             for place, kind in enumerate(("elapsed time", "processor time")):
                 for name, finished in columns.items():
-                    ours = [column[place] for column in columns[OURS]]
-                    report.row(f"{size}, {kind}", name, [values[place] for values in finished], ours)
+                    ours = [figures[place] for figures in columns[OURS]]
+                    report.row(f"{size}, {kind}", name, [figures[place] for figures in finished], ours)
             if cells == 100:
                 report.limit(f"merge of {size}", merge_seconds(folder / "records", tests), MERGE_LIMIT, "s")
                 open_page(report, folder / "ours.html")

@@ -210,7 +210,7 @@ class Evaluated:
         if isinstance(value, dict):
             return {key: self.of(value, names) for key, value in value.items()}
         if isinstance(value, list):
-            return [self.of(value, names) for value in value]
+            return [self.of(entry, names) for entry in value]
         if not isinstance(value, str):
             return value
         self.seen.update(expressions(value))
@@ -225,7 +225,7 @@ class Evaluated:
 def written(value: Any, key: str = "") -> Iterator[str]:
     """Yield the expressions of a part of a workflow; a condition is one without braces, too."""
     if isinstance(value, dict | list):
-        for name, child in value.items() if isinstance(value, dict) else ((key, value) for value in value):
+        for name, child in value.items() if isinstance(value, dict) else ((key, entry) for entry in value):
             yield from written(child, str(name))
     elif isinstance(value, str):
         yield from expressions(value) if "${{" in value or key != "if" else [value]

@@ -100,7 +100,7 @@ def _requirements(index: str) -> _Required:
 def _pinned(specifier: SpecifierSet, files: list[IndexedFile], release: CudaVersion) -> list[IndexedFile]:
     """The wheels that a requirement means: of a range the first one, if that is of the release itself."""
     fitting = [file for file in files if specifier.contains(file.version)]
-    if any(specifier.operator == ">=" for specifier in specifier):
+    if any(bound.operator == ">=" for bound in specifier):
         return [file for file in fitting if (file.version.major, file.version.minor) == release][:1]
     return fitting
 

@@ -68,7 +68,7 @@ def _assignment(name: str, value: object) -> str:
     name = f"{name}: {_TYPES.get(name, 'tuple[str, ...]')}"
     line = f"{name} = {_literal(value)}"
     if len(line) > _WIDTH:
-        line = "\n".join([f"{name} = (", *(f"    {_literal(value)}," for value in value), ")"])
+        line = "\n".join([f"{name} = (", *(f"    {_literal(member)}," for member in value), ")"])
     return line + literal
 
 

@@ -201,7 +201,7 @@ def shown(trial: Trial) -> str:
 def test_trials(items: str, driver: str | None, others: str, number: int, lines: list[str], monkeypatch) -> None:
     """Releases that are there, then what the driver runs, then the newest; what others require adds or rules out."""
     there = [wanted(item) for item in items.split(", ")]
-    known = [CudaVersion.parse(outcome) for outcome in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
+    known = [CudaVersion.parse(release) for release in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
     releases = sorted({*known, *(item.version for item in there if item.version)} - {CudaVersion(12, 7)})
     monkeypatch.setattr(repair_rules, "published_releases", lambda: releases)
     asked = [word.rpartition(":") for word in others.split()]

@@ -35,7 +35,7 @@ def test_what_can_be_asked(monkeypatch, functions: list[str], used: bool, expect
     monkeypatch.setattr("ctypes.CDLL", lambda _: library)
     monkeypatch.setattr(contexts, "is_loaded", lambda: True)
     monkeypatch.setattr(contexts, "is_used", lambda: used)
-    located = contexts.question()
-    assert located is None if expected is None else isinstance(located, expected)
+    question = contexts.question()
+    assert question is None if expected is None else isinstance(question, expected)
     monkeypatch.setattr(contexts, "is_loaded", lambda: False)
     assert contexts.question() is None

@@ -113,7 +113,7 @@ def test_every_key_has_its_line(tree, multiline) -> None:
         if isinstance(value, dict):
             for key, inner in value.items():
                 check(inner, (*place, key))
-        elif isinstance(value, list) and all(isinstance(value, dict) for value in value):
+        elif isinstance(value, list) and all(isinstance(inner, dict) for inner in value):
             for number, inner in enumerate(value):
                 check(inner, (*place, number))
 

@@ -255,13 +255,13 @@ def test_results(run, pytester: pytest.Pytester, mode) -> None:
     assert record.end.counts == {"passed": 8, "failed": 2}
     assert not record.crashes
     assert not record.unfinished
-    left = {record.nodeid.partition("::")[2]: record for record in record.sticky}
-    assert {name: (record.code, record.error) for name, record in left.items()} == {
+    left = {sticky.nodeid.partition("::")[2]: sticky for sticky in record.sticky}
+    assert {name: (sticky.code, sticky.error) for name, sticky in left.items()} == {
         "test_culprit": (700, "CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
         "test_second": (719, "CUDA_ERROR_LAUNCH_FAILED (719)"),
     }
     if mode != WORKERS:
-        assert [record.after for record in record.sticky] == [5, 2]
+        assert [sticky.after for sticky in record.sticky] == [5, 2]
     cases = ET.parse(pytester.path / "run.xml").getroot().findall(".//testcase")
     assert len(cases) == 10
     assert [len(case.findall("failure")) for case in cases].count(1) == 2

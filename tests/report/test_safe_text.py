@@ -81,7 +81,7 @@ def hostile(value: Any, nasty: str) -> Any:
     if isinstance(value, dict):
         return {key if key in FIELDS else hostile(key, nasty): hostile(value, nasty) for key, value in value.items()}
     if isinstance(value, list | tuple | set):
-        made = (hostile(value, nasty) for value in value)
+        made = (hostile(member, nasty) for member in value)
         return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
     if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
         names = getattr(value, "__struct_fields__", None) or [f.name for f in dataclasses.fields(value) if f.init]

@@ -202,7 +202,8 @@ def test_violation(run, code: str, text: str) -> None:
 
 
 def test_cases_cover_every_rule() -> None:
-    assert {violation.split()[0] for _, v in CASES for violation in v.split("; ")} == set(jitlink_contract.rules())
+    violations = [violation for _, text in CASES for violation in text.split("; ")]
+    assert {violation.split()[0] for violation in violations} == set(jitlink_contract.rules())
 
 
 def test_strict_never_uses_an_address_again(run) -> None:
