@@ -695,6 +695,7 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
         made.wheel(f"user-{name}", "1", name)
     (finding,) = (finding for finding in made.audit().findings if finding.kind == "same-file")
     assert (finding.severity, bool(finding.fix)) == (severity, severity == "error")
+    assert finding.place == str(made.site / "nccl.h")
     assert ("those of nccl-cu12" in finding.otherwise) == (severity == "note")
 
 

@@ -138,6 +138,9 @@ def test_what_joined_runs_keep() -> None:
     assert {name: getattr(first.joined(marked), name) for name in of_later} == of_later
     for either in (first.joined(marked), marked.joined(first)):
         assert (either.hidden, either.unread) == ("/opt", True)
+    linked = cell("c", {"t": "."}, links={"driver": 2}, origins=["a"])
+    again = marked.joined(linked).joined(linked)  # the test passed, so that there is nothing to say of it
+    assert (again.details, again.links, again.origins) == ({}, {"driver": 4}, ["a"])
     cut = cell("c", {}, finished=False)
     assert [cell.finished for cell in (first.joined(cut), cut.joined(first), joined)] == [False, False, True]
     assert CellRun("c").joined(CellRun("c")).exitstatus is None
