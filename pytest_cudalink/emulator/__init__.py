@@ -277,7 +277,8 @@ def emulation_for(
 
         with _refusing("faults"):
             faults = text_of(parse(faults, wanted))
-    release, events = _release(release, wanted), None if events is None else _appendable(events)
+    release = _release(release, wanted)
+    events = None if events is None else _appendable(events)
     return completed(Emulation(wanted, release, devices, lifetime=lifetime, events=events, faults=faults))
 
 
@@ -319,7 +320,8 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
 
     if not value("VERSION"):
         return None
-    version, (profile, end, recording) = CudaVersion.parse(value("VERSION")), value("PROFILE").rpartition(";")
+    version = CudaVersion.parse(value("VERSION"))
+    profile, semicolon, recording = value("PROFILE").rpartition(";")
     return Emulation(
         version=version,
         release=value("RELEASE") or release_of(version),
@@ -329,7 +331,7 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
             int(value("DEVICES") or 1),
             int(value("DEVICE_MEMORY") or 0),
             recording=recording,
-            profile=profile + end,
+            profile=profile + semicolon,
         ),
         nvjitlink=path("NVJITLINK"),
         nvjitlink_old=path("NVJITLINK_OLD"),

@@ -176,7 +176,8 @@ def _order_violation(note: Mapping[str, Any]) -> Violation:
     """Return a pair of accesses that nothing orders; the driver noted the call sites of both."""
     (first, first_native), (second, second_native) = (_noted(note, member) for member in ("made", "stack"))
     rule = str(note.get("option", ""))
-    history = f"the first, {note.get('maker', '')}, was called from:", *(f"  {line}" for line in first or first_native)
+    called = f"the first, {note.get('maker', '')}, was called from:"
+    history = (called, *(f"  {line}" for line in first or first_native))
     return _violation(note, check="order", rule=rule, native_stack=second_native, python_stack=second, history=history)
 
 
