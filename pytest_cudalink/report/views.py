@@ -59,7 +59,7 @@ def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
     shown = finding.operations
     if not shown:
         return None
-    times = [(operation["queued"], operation["ready"], operation["done"] or 0) for operation in shown]
+    times = [(operation["queued"], operation["ready"], operation["done"] or operation["ready"]) for operation in shown]
     start, last = min(queued for queued, _, _ in times), max(map(max, times))
     scale = _BARS / (last - start + 1)
 

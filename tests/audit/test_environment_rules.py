@@ -1171,6 +1171,7 @@ def test_parts_that_nobody_opens(made: Faked, monkeypatch: pytest.MonkeyPatch, t
     (cudnn := tmp_path / "libcudnn.so.8").touch()
     made.wheel("d", "1", files=(made.put("d/d.so", cudnn.name),))
     assert (missing(nvrtc), missing(nvrtc, cudnn)) == ([cudnn.name], [])
+    assert library_search.parts_named_in(str(tmp_path / "none")) == set()
     made.wheel("a", "1", files=(made.put("a/libcudnn.so.9", content=part),))
     made.wheel("b", "1", files=(made.put("b/b.so", "libcudnn.so.9", nvrtc.name),))
     made.wheel("c", "1", files=(made.put("c/libcudnn.so.9", "libcudnn_ops.so.9"),))

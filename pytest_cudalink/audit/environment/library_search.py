@@ -205,11 +205,11 @@ def _system_libraries() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*chain(*map(_listed, first)), *_cached(), *chain(*map(_listed, last))]))
 
 
-def parts_named_in(path: str) -> list[str]:
+def parts_named_in(path: str) -> set[str]:
     """The parts of cuDNN that a file names, each as it opens them: ``"libcudnn_ops.so"``."""
     with suppress(OSError, ValueError):
-        return sorted({f"{match.decode()}.so" for match in _PARTS.findall(read_bounded(path, _MOST_OPENER))})
-    return []
+        return {f"{match.decode()}.so" for match in _PARTS.findall(read_bounded(path, _MOST_OPENER))}
+    return set()
 
 
 def is_any_reached(opener: str, names: Collection[str]) -> bool:

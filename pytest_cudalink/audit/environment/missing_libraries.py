@@ -133,7 +133,7 @@ def _without_parts(
         if need.how == "opened" and is_part(need.stem, need.path):
             opened.setdefault(need.path, set()).add(need.library)
     got = (providers.of(stem, major, linked[stem, major].path) for stem, major in linked if stem == "libcudnn")
-    outside = {each.path: set(parts_named_in(each.path)) for each in got if each and each.owner is None}
+    outside = {each.path: parts_named_in(each.path) for each in got if each and each.owner is None}
     for opener, parts in (opened | outside).items():
         if not parts or is_any_reached(opener, parts):
             continue
