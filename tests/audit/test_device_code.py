@@ -120,6 +120,19 @@ def test_without_the_packages_the_headers_remain(name, package, monkeypatch) -> 
     assert {image.needs for image in old} == {Needs(NEXT)}  # the form of the cubin is in the header, too
 
 
+@pytest.mark.parametrize("toolkit", ["12.9", "13.0", "13.2", "13.5"])
+def test_loose_images(toolkit) -> None:
+    """PTX, LTO-IR and cubins in files by themselves, of several releases."""
+    loose = {image.path: image for image in images(DATA / "artifacts" / toolkit)}
+    release = CudaVersion.parse(toolkit)
+    assert {image.producer for image in loose.values()} == {release}
+    assert loose["user.ptx"].needs == Needs(release)
+    assert {image.arch for name, image in loose.items() if "sm_100" not in name} == {"sm_90"}
+    assert loose["user-sm_100.cubin"].arch == "sm_100"
+    assert [loose[f"{name}.cubin"].relocatable for name in ("linked", "user")] == [False, True]
+    assert loose["user.cubin"].virtual_arch == "sm_90"
+
+
 def test_cubin_whose_sections_lie_behind_its_tables(tmp_path) -> None:
     """Compilers write them before, CUPTI's cubins have them behind: none may be cut off."""
     content = bytearray((DATA / "artifacts/12.9/linked.cubin").read_bytes())

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.guardrails.can_link import Consumer, questions, reply
+from pytest_cudalink.guardrails.can_link import Consumer, predictions, questions, reply
 from pytest_cudalink.versions import CudaVersion
 from tools import atlas_differences
 
@@ -127,3 +127,17 @@ def test_a_contradiction_without_a_row_is_found() -> None:
 
     assert contradiction.reason is None
     assert str(contradiction) == "linker allows what fails: nvjitlink, ptx, 13.0 -> 13.1, sm_90"
+
+
+@pytest.mark.parametrize("machine", ["", "real-"])
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ("load", {"driver rule": False, "policy released": True}),
+        ("driver", {"linker": False, "policy strict-major": False, "policy newer-driver-ok": False}),
+    ],
+)
+def test_predictions(step: str, machine: str, expected: dict[str, bool]) -> None:
+    """Each rule that applies to a driver predicts, also where no measurement contradicts it."""
+    made = predictions(f"{machine}{step}", "ptx", V(13, 0), V(12, 9))
+    assert {prediction.rule: prediction.works for prediction in made} == expected
