@@ -66,8 +66,8 @@ def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 def one_line_helps(parser: argparse.ArgumentParser) -> dict[str, str]:
     """The help lines of a parser's subcommands."""
-    action = subcommands(parser)
-    return {action.dest: action.help or "" for action in action._choices_actions} if action else {}
+    verbs = subcommands(parser)
+    return {verb.dest: verb.help or "" for verb in verbs._choices_actions} if verbs else {}
 
 
 def command_parsers() -> dict[str, argparse.ArgumentParser]:

@@ -9,8 +9,8 @@ from rattler import MatchSpec, VirtualPackage, solve
 
 
 async def main(channel: str, package: str) -> None:
-    virtual = [package.into_generic() for package in VirtualPackage.detect()]
-    versions = [str(package.version) for package in virtual if package.name.normalized == "__cuda"]
+    virtual = [detected.into_generic() for detected in VirtualPackage.detect()]
+    versions = [str(generic.version) for generic in virtual if generic.name.normalized == "__cuda"]
     records = await solve([channel], [MatchSpec(package)], platforms=["noarch"], virtual_packages=virtual)
     builds = [f"{record.name.normalized} {record.version} {record.build}" for record in records]
     print(f"__cuda {', '.join(versions) or 'is absent'}: {', '.join(builds)}")
