@@ -105,8 +105,9 @@ def find_place(target: str | Path | None = None) -> Place:
         prefix = path.parent.parent.parent if match else path
         return Place(prefix, (path,), match[1] if match else running)
     if not places and not (path / "conda-meta").is_dir():
-        remedy = "expected lib/pythonX.Y/site-packages, Lib/site-packages or conda-meta in it: give a prefix"
-        raise AuditError(f"{path} is not an environment; {remedy}, its Python or a site-packages folder")
+        inside = "expected lib/pythonX.Y/site-packages, Lib/site-packages or conda-meta in it"
+        remedy = "give a prefix, its Python or a site-packages folder"
+        raise AuditError(f"{path} is not an environment; {inside}: {remedy}")
     python = next((version for _, version in places if version), running)
     sites = (*(site for site, _ in places), *_system_sites(path, python))
     return Place(path, sites, python, windows=any(site.parent.name == "Lib" for site, _ in places))

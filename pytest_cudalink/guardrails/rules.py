@@ -220,7 +220,8 @@ def check_driver(item: Item, driver: Driver, *, others: int = 0) -> Verdict:
             runs = f"a driver of CUDA {version} runs CUDA {ctk} ({label}) from branch {floor} on"
             text = f"{runs}, and the driver's release is not known: {release.witness}"
             fix, advice = repair((item,), version, at_most=True), "give the release, driver_release_version='580.65.06'"
-            return Verdict("unknown", text, fix, advice, unknown, (item, unknown), kind="driver")
+            evidence = (item, unknown)
+            return Verdict("unknown", text, fix, otherwise=advice, why=unknown, evidence=evidence, kind="driver")
         words = f"{words}; release {release.value}: {release.witness}"
         if branch_of(release.value) >= floor:
             text = f"release {release.value} runs CUDA {ctk} (minor-version compatibility from branch {floor} on)"

@@ -32,11 +32,11 @@ class LinkError(RuntimeError):
     backend: str  # "driver" or "nvjitlink"
     call: str = ""  # the library function that failed; empty if the link was refused before any call
     code: int | None = None  # the result of that function
-    code_name: str = ""  # its name
-    error_log: str = ""  # what the library wrote before it failed, as in the next
-    info_log: str = ""
+    code_name: str = ""  # the name of that result
+    error_log: str = ""  # what the library wrote before it failed: errors
+    info_log: str = ""  # and other lines
     input_name: str | None = None  # the refused input
-    artifact: Artifact | None = None  # what is known about it
+    artifact: Artifact | None = None  # what is known about the refused input
     hint: str = ""  # what to do about the error, if that is known
     version: CudaVersion | None = None  # the CUDA version of the linker, if that is known
 
