@@ -100,7 +100,7 @@ def test_wheel_metadata(wheel: Path) -> None:
 def test_pythons_are_those_that_the_release_runs_on() -> None:
     """The classifiers, the session `dist` and the page of platforms name the same Pythons."""
     project = PYPROJECT["project"]
-    classified = [la.rpartition(" ")[2] for la in project["classifiers"] if re.search(r":: Python :: 3\.\d+$", la)]
+    classified = re.findall(r":: Python :: (3\.\d+)$", "\n".join(project["classifiers"]), re.MULTILINE)
     assert tuple(classified) == PYTHONS
     assert f"CPython {', '.join(PYTHONS[:-1])} and {PYTHONS[-1]}" in PLATFORMS
     assert project["requires-python"] == f">={PYTHONS[0]}"

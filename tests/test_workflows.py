@@ -331,7 +331,7 @@ def test_commands_of_a_release(tag, tmp_path) -> None:
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag, "GITHUB_REPOSITORY": "owner/name"}
 
     def commands_of(job: str, word: str) -> list[int]:
-        steps = [step for job in run.jobs.get(job, []) for step in job["steps"] if step.get("run", "").startswith(word)]
+        steps = [step for ran in run.jobs.get(job, []) for step in ran["steps"] if step.get("run", "").startswith(word)]
         command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")  # as GitHub starts it
         return [
             subprocess.run([*command, step["run"]], env=env, cwd=tmp_path, check=False).returncode for step in steps

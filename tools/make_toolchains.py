@@ -98,8 +98,8 @@ def entry(release: str) -> str:
 
 def write(release: str) -> None:
     """Ask the index for a release, and write its entry; the others stay as they are."""
-    _, *entries = re.split(r'^(?=\[releases\."[\d.]+"\]$)', TARGET.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    table = {entry.split('"')[1]: entry.rstrip() + "\n\n" for entry in entries} | {release: entry(release)}
+    _, *texts = re.split(r'^(?=\[releases\."[\d.]+"\]$)', TARGET.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    table = {text.split('"')[1]: text.rstrip() + "\n\n" for text in texts} | {release: entry(release)}
     ordered = [table[name] for name in sorted(table, key=lambda name: tuple(map(int, name.split("."))))]
     TARGET.write_text(HEAD + "\n" + "".join(ordered).rstrip() + "\n", encoding="utf-8")
 

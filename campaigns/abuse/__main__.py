@@ -137,7 +137,8 @@ def campaign(
     tried = inputs - total[Outcome.NOT_TRIED]
     print(f"{scenario.title}: {tried} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
     for kind, numbers in (*sorted(counts.items()), ("all", total)):
-        listed = ", ".join(f"{count} {ou.name.lower().replace('_', ' ')}" for ou, count in sorted(numbers.items()))
+        named = ((outcome.name.lower().replace("_", " "), count) for outcome, count in sorted(numbers.items()))
+        listed = ", ".join(f"{count} {name}" for name, count in named)
         print(f"  {kind}: {listed}")
     for end in ends:
         print(f"  {end}")

@@ -137,8 +137,8 @@ def _unloads() -> Use:
             racer.start()
         used.wait()
         pick.shuffle(libraries)
-        for racer in libraries:
-            _ctypes.dlclose(racer._handle)
+        for library in libraries:
+            _ctypes.dlclose(library._handle)
         closed.wait()
         for racer in threads:
             racer.join()

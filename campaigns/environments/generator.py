@@ -434,8 +434,8 @@ def _name_libraries(
 ) -> dict[str, str]:
     folder = site.parents[3] / folder_name
     folder.mkdir(exist_ok=True)
-    for wheel_of in packages:
-        for file in unpacked(*wheel_of).rglob("*.so*"):
+    for package in packages:
+        for file in unpacked(*package).rglob("*.so*"):
             _link(file, folder / file.name)
     return {"LD_LIBRARY_PATH": str(folder)}
 

@@ -177,21 +177,21 @@ def test_without_a_driver(tmp_path: Path) -> None:
 
 def test_two_runs_of_a_day_become_one_page() -> None:
     """A stage that ran again has its later result, in the order of the stages; another day is an error."""
-    first, two = results(), results()
-    two["stages"] = [{**two["stages"][0], "outcome": "passed"}, {**two["stages"][0], "name": "dispatch"}]
-    merged = pages.merged(pages.completed(first), pages.completed(two))
+    first, second = results(), results()
+    second["stages"] = [{**second["stages"][0], "outcome": "passed"}, {**second["stages"][0], "name": "dispatch"}]
+    merged = pages.merged(pages.completed(first), pages.completed(second))
     outcomes = {stage["name"]: stage["outcome"] for stage in merged["stages"]}
     assert list(outcomes) == [stage.name for stage in STAGES]
     assert {name: outcome for name, outcome in outcomes.items() if outcome != "not run"} == {
         "dispatch": "failed",
         "numbers": "passed",
     }
-    two["stages"] = [stage for stage in two["stages"] if stage["name"] == "dispatch"]
-    kept = pages.merged(first, pages.completed(two))  # a stage that was not started again keeps its result
+    second["stages"] = [stage for stage in second["stages"] if stage["name"] == "dispatch"]
+    kept = pages.merged(first, pages.completed(second))  # a stage that was not started again keeps its result
     assert [stage["outcome"] for stage in kept["stages"] if stage["name"] == "numbers"] == ["failed"]
-    two["facts"]["date"] = "2026-11-23"
+    second["facts"]["date"] = "2026-11-23"
     with pytest.raises(ValueError, match="expected one day"):
-        pages.merged(first, two)
+        pages.merged(first, second)
 
 
 def test_a_stage_that_was_not_started_is_red(tmp_path: Path, monkeypatch) -> None:

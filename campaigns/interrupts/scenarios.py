@@ -187,7 +187,7 @@ def look(folder: Path | None = None) -> dict[str, object]:
         "fakes": (probes.fakes(), len(probes.listeners)),
         "forced": (forcing.set_by_hand(), forcing.default_policy(), steering.linking_for("-")),
         "steerings": [id(entered) for entered in steering._stack],
-        "finders": [id(entered) for entered in sys.meta_path],
+        "finders": [id(finder) for finder in sys.meta_path],
         "environment": dict(os.environ),
         "routed": (routing.present(), id(_found_by_name()), id(_USER.load_nvidia_dynamic_lib)),
         "unfinished files": sorted(map(str, folder.glob("toolchains/.*[!k]"))) if folder else [],

@@ -46,10 +46,9 @@ def _machine() -> str:
 def _other_pythons() -> list[str]:
     """The versions that the package's classifiers name, without the one that runs this program."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    named = [
-        la.rpartition(" :: ")[2] for la in project["classifiers"] if la.startswith("Programming Language :: Python")
-    ]
-    return [p for p in named if re.fullmatch(r"3\.\d+", p) and p != "{}.{}".format(*sys.version_info[:2])]
+    python = re.compile(r"Programming Language :: Python :: (3\.\d+)")
+    named = [match[1] for match in map(python.fullmatch, project["classifiers"]) if match]
+    return [version for version in named if version != "{}.{}".format(*sys.version_info[:2])]
 
 
 def _size(folder: Path) -> int:

@@ -105,7 +105,7 @@ def test_libraries_of_the_action(uv, tmp_path) -> None:
     (tmp_path / "x.whl").touch()
     said = run_action(tmp_path, {"wheels": "x.whl"}, **uv).stdout.splitlines()
     given = {said[at + 1] for at, word in enumerate(said) if word == "--with"}
-    extra = {re.match(r"[\w-]+", extra)[0] for extra in PYPROJECT["project"]["optional-dependencies"]["audit"]}
+    extra = {re.match(r"[\w-]+", need)[0] for need in PYPROJECT["project"]["optional-dependencies"]["audit"]}
     assert given == {"packaging"} | extra - {"py-rattler"}
 
 

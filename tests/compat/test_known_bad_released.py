@@ -124,7 +124,7 @@ def run(versions: dict[str, str], program: str) -> str:
 def test_entry(entry, bad, good, program, error) -> None:
     """The combination fails with the text of the entry, and the nearest one that does not meet it works."""
     versions = [{name: version.replace("*", "0") for name, version in given.items()} for given in (bad, good)]
-    assert [entry in {entry.id for entry in known_bad.known_bad(version)} for version in versions] == [True, False]
+    assert [entry in {met.id for met in known_bad.known_bad(version)} for version in versions] == [True, False]
     assert error in run(bad, program)
     output = run(good, program)
     assert output.endswith("works\n"), output

@@ -289,7 +289,7 @@ def test_reference_has_what_tests_hold() -> None:
         control.DriverControl,
         finding.Violation,
     }
-    public = [public for name, public in vars(records).items() if not name.startswith("_") and isinstance(public, type)]
+    public = [value for name, value in vars(records).items() if not name.startswith("_") and isinstance(value, type)]
     kinds = [kind for kind in public if kind.__module__ == records.__name__ and kind is not records.Event]
     assert {"Raises", *(kind.__name__ for kind in (*given, *kinds))} - described == set()
 

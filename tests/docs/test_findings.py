@@ -80,7 +80,7 @@ def test_text_to_send(finding: catalog.Finding, capsys: pytest.CaptureFixture[st
         "Searched before",
     ]
     assert re.findall(r"^### (.*)", text, re.MULTILINE) == parts
-    assert all(word.strip() for word in re.split(r"^### .*", text, flags=re.MULTILINE))
+    assert all(part.strip() for part in re.split(r"^### .*", text, flags=re.MULTILINE))
     steps = sessions.environment_steps(finding.session)
     commands = re.findall(r"^\$ (?!pip install)(.*)", text, re.MULTILINE)
     assert len(commands) == 1
@@ -135,7 +135,7 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
         said = can_link.reply(atlas.load(), asked)
         assert said.works is answer.works
         if stated.step == "real-run":
-            assert [answer.status for _, answer in said.hardware] == [answer.status]
+            assert [measured.status for _, measured in said.hardware] == [answer.status]
         met = known_bad.known_bad({"nvjitlink": read, "nvrtc": made}, arch=arch, kinds=[stated.kind])
         assert any(entry in entries for entry in met) is (answer.status == "crashed")
         assert read in page

@@ -452,7 +452,8 @@ def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
     (tmp_path / "libnvrtc.so.13").symlink_to(tmp_path / "elsewhere" / "libnvrtc.so.13")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "libnvrtc.so.13").write_bytes(Path(item.path).read_bytes())
-    parts = [replace(it, path=str(tmp_path / "libnvrtc.so.13")) if it.name == "nvrtc" else it for it in WHOLE[:-1]]
+    link = str(tmp_path / "libnvrtc.so.13")
+    parts = [replace(part, path=link) if part.name == "nvrtc" else part for part in WHOLE[:-1]]
     report = made(*parts, facts=facts_of("13.0"))
     assert (report.exit_code, [finding.why for finding in report.findings]) == (
         1, ["the nvrtc library lacks libnvrtc-builtins.so.13.0"],

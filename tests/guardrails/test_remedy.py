@@ -127,7 +127,8 @@ def wanted(words: str) -> Item:
 def shown(trial: Trial) -> str:
     """A command in short, the items that it leaves alone, and those that it installs, with their release."""
     new = [(item.found_via, item.witness) == ("site-packages", "after the command") for item in trial.items]
-    items = [f"{it.name} {it.version}" if is_new else it.name for it, is_new in zip(trial.items, new, strict=True)]
+    pairs = zip(trial.items, new, strict=True)
+    items = [f"{item.name} {item.version}" if is_new else item.name for item, is_new in pairs]
     return f"{str(trial.command).replace('pip install ', '').replace('pip uninstall -y', 'out')} | {' '.join(items)}"
 
 

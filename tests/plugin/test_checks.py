@@ -259,7 +259,7 @@ def test_what_a_check_shows_is_safe() -> None:
     run, _ = watched(call=Finding("unknown", "text\x1b[1m", why="why\x1b[1m", kind="T\x1b[1m"))
     report = reported(run, "call")
     ((title, text),) = report.sections
-    assert [text for text in (title, text, report.longrepr[2]) if "\x1b" in text] == []
+    assert [shown for shown in (title, text, report.longrepr[2]) if "\x1b" in text] == []
 
 
 def test_how_a_report_fails() -> None:

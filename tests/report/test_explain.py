@@ -211,7 +211,7 @@ def agrees(cells, bad, axes) -> bool:
     """Whether cells with equal values on these axes have equal results, and some fail and some pass."""
     ran = [(tuple(cell[axis] for axis in axes), failed) for cell, failed in zip(cells, bad, strict=True)]
     ran = [(value, failed) for value, failed in ran if failed is not None]
-    same = all(a == b for (axes, a), (other, b) in itertools.combinations(ran, 2) if axes == other)
+    same = all(a == b for (value, a), (other, b) in itertools.combinations(ran, 2) if value == other)
     return same and {failed for _, failed in ran} == {True, False}
 
 
@@ -249,7 +249,7 @@ def test_a_sentence_can_be_read_in_one_way(matrix, random) -> None:
     assert words.startswith("either ") == (len(named) > 1)
     if not named:
         return
-    read = [word for word in words.removeprefix("either ").split(", or ") if "other cause" not in word]
+    read = [part for part in words.removeprefix("either ").split(", or ") if "other cause" not in part]
     for sentence, cause in zip(read, named, strict=False):
         if cause.axes != ("relation",):
             failing = [dict(zip(cause.axes, value, strict=True)) for value in cause.failing]

@@ -212,9 +212,8 @@ def test_cards_of_failures() -> None:
         {"t": Detail("known", "E known"), "u": Detail("known", "E known"), "v": Detail()},
     ]
     outcomes = [dict.fromkeys("tuvw", "F"), {"t": "F", "v": "F"}, {"t": "x", "u": "x", "v": "F"}]
-    report = MatrixReport(
-        [CellRun(name, outcomes=le, details=more) for name, le, more in zip("abc", outcomes, details, strict=True)]
-    )
+    runs = zip("abc", outcomes, details, strict=True)
+    report = MatrixReport([CellRun(name, outcomes=letters, details=more) for name, letters, more in runs])
     cards = page(report)["failures"]
     assert [(cause["title"], cause["has_text"]) for cause in cards["causes"]] == [("3 tests", True), ("1 test", False)]
     (card,) = cards["everywhere"]

@@ -64,7 +64,7 @@ def test_which_file_is_open(tmp_path) -> None:
     """A link's is the file that it leads to; a descriptor that is closed has none."""
     (tmp_path / "link").symlink_to(tmp_path / "file")
     with (tmp_path / "file").open("w") as file, (tmp_path / "link").open() as link, Path("/dev/null").open() as other:
-        known, *others = (regular_files.identity(file.fileno()) for file in (file, link, other))
+        known, *others = (regular_files.identity(opened.fileno()) for opened in (file, link, other))
         number = file.fileno()
     assert (known, known in others[1:]) == (others[0], False)
     assert regular_files.identity(number) is None
