@@ -124,7 +124,7 @@ def test_parts_outside_that_nothing_loads(tmp_path) -> None:
     environment = planted(tmp_path / "site-packages", installed, "13.0")
     report = examine(facts=driver("13.5"), system=environment)
     (note,) = report.findings
-    assert (report.exit_code, note.severity, str(note.fix)) == (0, "note", "")
+    assert (report.exit_code, note.severity, note.kind, str(note.fix)) == (0, "note", "doctor", "")
     assert note.what == (
         f"not used: parts of CUDA 13.0 outside of this environment (nvvm library at {tmp_path}/cuda/nvvm/lib64/"
         "libnvvm.so.4 and 5 more) do not fit the toolkit in it, or the driver; their programs use the parts "

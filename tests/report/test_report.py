@@ -188,6 +188,8 @@ def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
         assert not any(section["half"] for section in page(MatrixReport([]))["sections"])
     assert [chip.text for chip in given["chips"]] == ["cells", "tests", "skipped", "skipped in every cell"]
     assert (given["axes"], given["header_height"]) == ([{"name": "ctk", "options": ["a", "b"]}], 320)
+    several = page(MatrixReport([CellRun(name, finished=True, axes={"ctk": name}) for name in "hgfedcba"]))
+    assert several["axes"] == [{"name": "ctk", "options": [*"abcdefgh"]}]
     left_out = "(left out to keep this page small; see the records)"
     assert given["data"]["texts"] == ["", *texts[1:3], left_out]
     assert [detail["0"][0] for detail in given["data"]["details"].values()] == [1, 1, 2, 3, 1, 3]

@@ -178,6 +178,7 @@ def test_a_line_is_one_line_that_is_seen(any_text) -> None:
 @given(st.text(st.characters()))
 def test_a_block_keeps_its_lines(any_text) -> None:
     r"""``"\n"`` and tabs stay; what is cut is counted."""
+    assert safe_text.text_of(ValueError(any_text)) == any_text
     shown = safe_text.block(any_text)
     assert shown.count("\n") == any_text.count("\n")
     assert not OBEYED.search(shown)

@@ -23,7 +23,7 @@ enum {
   UNKNOWN = 999,
 };
 
-/* What only NVML shows of a card: the table [[cards]] of data/nvml.toml. */
+/* What only NVML shows of a card: the table [[cards]] of data/emulator/nvml.toml. */
 typedef struct {
   const char *name;
   unsigned power, least_power; /* milliwatts */

@@ -1,5 +1,5 @@
-/* The functions that data/nvml.toml answers, and every other name of the library: weak forms that refuse, overridden by
-   the files that implement the function. */
+/* The functions that data/emulator/nvml.toml answers, and every other name of the library: weak forms that refuse,
+   overridden by the files that implement the function. */
 #include <string.h>
 
 #include "config.h"
