@@ -353,6 +353,7 @@ class DriverControl:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
         self._read = library.cudalinkEventRead
+        self.event_count: Callable[[], int] = library.cudalinkEventCount  # number of events so far in this process
         self._lock = threading.Lock()
         #: Numbers of the faults that were injected here; 0 for one that was refused.
         self.injected: list[int] = []
@@ -376,10 +377,6 @@ class DriverControl:
     def live_states(self) -> int:
         """Number of link states that were created and not destroyed."""
         return int(self._library.cudalinkLiveStates())
-
-    def event_count(self) -> int:
-        """Number of events so far in this process."""
-        return int(self._library.cudalinkEventCount())
 
     @property
     def signal_functions(self) -> tuple[Any, Any, Any]:

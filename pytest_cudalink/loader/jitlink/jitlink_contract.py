@@ -8,6 +8,7 @@ soon as that thread is back from C, with the stack of the caller.
 import os
 import sys
 import threading
+from collections.abc import Callable
 from itertools import islice
 from traceback import walk_stack
 from types import CodeType, FrameType
@@ -110,17 +111,13 @@ class JitLinkContract:
             ctypes.cast(self._teller, ctypes.c_void_p),
         )
         self._address = ctypes.addressof(self._found)
-        self._taken = self.violation_count
+        self.violation_count: Callable[[], int] = library.cudalinkContractViolations  # so far in this process
+        self._taken = self.violation_count()
 
     @property
     def handle_count(self) -> int:
         """Number of handles created so far in this process, which is the number of the newest one."""
         return int(self._library.cudalinkContractHandles())
-
-    @property
-    def violation_count(self) -> int:
-        """Number of violations so far in this process."""
-        return int(self._library.cudalinkContractViolations())
 
     def check(self, *, strict: bool = False) -> None:
         """Check every call from now on, until `stop`.
@@ -146,12 +143,12 @@ class JitLinkContract:
 
     def take(self) -> tuple[Violation, ...]:
         """Return the violations since the last call."""
-        if self.violation_count == self._taken:
+        if self.violation_count() == self._taken:
             return ()
         violations = []
         while self._library.cudalinkTakeViolation(self._address):
             violations.append(self._violation())
-        self._taken = self.violation_count
+        self._taken = self.violation_count()
         return tuple(violations)
 
     def _violation(self) -> Violation:

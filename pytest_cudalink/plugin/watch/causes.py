@@ -102,9 +102,8 @@ class Causes(Check):
         """Return the events of the calls that were refused since the last phase, in a test or outside of tests."""
         if self._driver is None:
             return ()
-        refused, count = self._driver.refusal_count, self._driver.event_count()
-        first, self._events = self._events, count
-        if refused == self._refused:
+        first, self._events = self._events, self._driver.event_count()
+        if first == self._events or (refused := self._driver.refusal_count) == self._refused:
             return ()
         self._refused = refused
         events = _as_called(self._driver.refusals(first))
@@ -149,9 +148,9 @@ class Causes(Check):
             return _missing_driver(error, self._run.config)
         return self._of_capture(error, self._driver)
 
-    def left_open(self, error: BaseException | None) -> str:
+    def left_open(self, error: BaseException) -> str:
         """Return the earlier test whose open capture an error comes from; "" if there is none."""
-        if error is None or not self._left_open or self._driver is None or not self._driver.state().captures:
+        if not self._left_open or self._driver is None or not self._driver.state().captures:
             return ""
         return self._left_open if _telling(error, _OF_CAPTURE) else ""
 

@@ -107,7 +107,7 @@ class Sticky(Check):
         if asks and self.found is None and os.getpid() == self._pid:
             self._torn_down = False
             code = self._ask()
-            by = "" if code else self._run.part(CAUSES).left_open(phase.error)
+            by = "" if code or phase.error is None else self._run.part(CAUSES).left_open(phase.error)
             if code or by:
                 self.found, self._is_new = LeftBehind(phase.nodeid, code or _IN_CAPTURE, phase.when, by), True
                 self._note(phase.item)

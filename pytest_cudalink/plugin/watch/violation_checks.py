@@ -96,8 +96,7 @@ class ViolationCheck(Check):
 
     def collect(self, nodeid: str | None) -> None:
         """Report the violations since the last call, for a test or for none."""
-        new = self.violations
-        if not new:
+        if not (new := self.violations):
             return
         self.consume(new)
         hook, config = self._run.config.hook, self._run.config
@@ -154,7 +153,7 @@ class DriverCheck(ViolationCheck):
     @property
     def violations(self) -> tuple[Violation, ...]:
         violations = self.driver.violations
-        return tuple(violation for violation in violations if violation.check == self.name) if violations else ()
+        return violations and tuple(violation for violation in violations if violation.check == self.name)
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         self.driver.consume(violations)
@@ -321,8 +320,8 @@ class JitlinkContract(ViolationCheck):
         return super()._seen_outside(text)
 
     def begin(self, nodeid: str) -> None:
-        self._before = self.handle_count
         super().begin(nodeid)
+        self._before = self._starts[-1][0]
 
     def _alive(self) -> list[str]:
         return self._contract.alive(self._before) if self.handle_count != self._before else []
@@ -338,6 +337,7 @@ class JitlinkContract(ViolationCheck):
             self._run.part(LEDGER).test.undestroyed = len(handles)
 
     def sections(self, phase: Phase) -> Iterable[Finding]:
+        if not self._notes:
+            return super().sections(phase)
         notes, self._notes = self._notes, []
-        shown = [Finding("note", "\n".join(notes), kind=f"{self.title}, notes")] if notes else []
-        return [*shown, *super().sections(phase)]
+        return [Finding("note", "\n".join(notes), kind=f"{self.title}, notes"), *super().sections(phase)]

@@ -272,7 +272,7 @@ taken = threading.Event()
 def work():
   h = create(); k = copy(h); destroy(h); size(k); taken.wait()
 t = threading.Thread(target=work, name='Other'); t.start()
-while not contract.violation_count: pass
+while not contract.violation_count(): pass
 one, = contract.take(); taken.set(); t.join()
 assert not one.python_stack; print(*one.native_stack)
 """
