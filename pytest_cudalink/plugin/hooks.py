@@ -14,7 +14,7 @@ import pytest
 
 from ..compat.settings_table import OPTIONS
 from . import fixtures, hookspecs, marker
-from .start import START, Start, is_active, own_imports
+from .start import START, Start, from_controller, is_active, own_imports
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -83,8 +83,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.E
 def pytest_configure(config: pytest.Config) -> None:
     marker.register(config)
     # a conftest can bring the plugin, too late for the other hook; a controller of xdist hands its settings over
-    given = getattr(config, "workerinput", {}).get("cudalink", {})
-    if not is_active(config) and ("settings" in given or _settings_ask(config, config.option) or _has_hooks(config)):
+    if not is_active(config) and (
+        _settings_ask(config, config.option) or _has_hooks(config) or "settings" in from_controller(config)
+    ):
         _begin(config, config.option)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import pytest
 
-from .start import RUN, START, Start, own_imports
+from .start import RUN, START, Start, from_controller, own_imports
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -268,9 +268,3 @@ def task_of(config: pytest.Config) -> Task | None:
     if given is not None:
         config.stash[_TASK] = Task(**json.loads(Path(given).read_text(encoding="utf-8")))
     return config.stash.get(_TASK, None)
-
-
-def from_controller(config: pytest.Config) -> dict[str, Any]:
-    """Return what xdist's controller handed over to this worker; empty in every other process."""
-    given: dict[str, Any] = getattr(config, "workerinput", {}).get("cudalink", {})
-    return given

@@ -73,6 +73,12 @@ def is_active(config: pytest.Config) -> bool:
     return RUN in config.stash
 
 
+def from_controller(config: pytest.Config) -> dict[str, Any]:
+    """Return what xdist's controller handed over to this worker; empty in every other process."""
+    given: dict[str, Any] = getattr(config, "workerinput", {}).get("cudalink", {})
+    return given
+
+
 def warn(config: pytest.Config, text: str) -> None:
     """Warn of what a user asked for, where no test runs.
 

@@ -219,10 +219,12 @@ class MatrixReport:
     @cached_property
     def skipped_everywhere(self) -> list[tuple[str, tuple[str, ...]]]:
         """The tests that never ran in any cell, each with the reasons."""
-        tests = zip(self.tests, self.grid, strict=True)
-        skipped = [test for test, row in tests if set(row) <= {*SKIPPED, NOT_RUN}]
-        details = ((test, (cell.details.get(test) for cell in self.cells)) for test in skipped)
-        return [(test, tuple(dict.fromkeys(each.reason for each in several if each))) for test, several in details]
+        result = []
+        for test, row in zip(self.tests, self.grid, strict=True):
+            if set(row) <= {*SKIPPED, NOT_RUN}:
+                reasons = dict.fromkeys(cell.details[test].reason for cell in self.cells if test in cell.details)
+                result.append((test, tuple(reasons)))
+        return result
 
     @cached_property
     def not_run(self) -> dict[str, list[str]]:

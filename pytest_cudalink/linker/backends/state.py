@@ -107,8 +107,16 @@ class LinkState(ABC):
         self, summary: str, call: str, code: int | None = None, code_name: str = "", hint: str = ""
     ) -> LinkError:
         """Return the error of a call of the library, with the logs as they were last read."""
-        error = LinkError(summary, backend=self.name, call=call, code=code, code_name=code_name, hint=hint)
-        return error.with_context(error_log=self.error_log, info_log=self.info_log)
+        return LinkError(
+            summary,
+            backend=self.name,
+            call=call,
+            code=code,
+            code_name=code_name,
+            error_log=self.error_log,
+            info_log=self.info_log,
+            hint=hint,
+        )
 
     def _false_success(self, call: str, finding: str) -> LinkError:
         """Return the error of a call that reported success and failed all the same."""

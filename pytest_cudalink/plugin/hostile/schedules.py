@@ -16,9 +16,10 @@ from ...base.finding import RerunFinding
 from ...base.words import counted
 from ...emulator.control import ScheduledWork, UnpromisedWait
 from ...report.asked_for import AskedFor
-from ..run import Run, from_controller
+from ..run import Run
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
+from ..start import from_controller
 from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, place_of, show
 from .schedule_rules import ScheduleFailure, by_kind, shrink
 

@@ -17,8 +17,9 @@ from ...base.regular_files import read_bounded
 from ...base.words import counted
 from ...emulator import faults
 from ...report.asked_for import AskedFor
-from ..run import Run, from_controller
+from ..run import Run
 from ..settings import COMPILER, LINKER, check_sweep
+from ..start import from_controller
 from . import sweep_plan
 from .reruns import ProcessNotes, RunsAgain, command, place_of, show
 from .sweep_plan import Call, FailedCall, FailureMode, SweepFinding, SweepTotals, SweptTrial

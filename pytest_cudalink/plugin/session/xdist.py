@@ -13,9 +13,9 @@ from .. import pytest_private
 from ..conditions import FAULTS
 from ..hostile import RERUNS
 from ..records import LEDGER
-from ..run import Key, Run, from_controller, part_name, run_of
+from ..run import Key, Run, part_name, run_of
 from ..settings import Setting, Settings
-from ..start import is_active
+from ..start import from_controller, is_active
 from ..watch import DESCENDANTS
 from .account import Account
 

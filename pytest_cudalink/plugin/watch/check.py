@@ -97,7 +97,8 @@ class Reporter(RunPart):
     def between(self) -> None:
         """Show what was seen since the last phase, outside of tests."""
         for check in self._asked["between"]:
-            self.show_outside(check.between(), check.category)
+            if findings := check.between():  # asked before each test
+                self.show_outside(findings, check.category)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:

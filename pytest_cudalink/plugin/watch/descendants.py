@@ -10,8 +10,9 @@ from ...base.finding import Violation
 from ...base.safe_text import line
 from ...emulator import notes
 from ..records import RECORD_FILE, RESULTS
-from ..run import Run, RunPart, from_controller
+from ..run import Run, RunPart
 from ..settings import restore
+from ..start import from_controller
 
 #: Characters of a command line that a line shows.
 _COMMAND: Final = 160
