@@ -210,7 +210,10 @@ def a_second(request: pytest.FixtureRequest) -> Iterator[None]:
     CPU time does not grow with what else the machine runs, as time does. Fixtures of wider scope are set up before.
     """
     # zig, where there is no other compiler, builds the C library that a first program of a kind needs
-    limited = "not slow and not apart" in request.config.option.markexpr and "ziglang" not in find_compiler()
+    config = request.config
+    limited = "not slow and not apart" in config.option.markexpr and "ziglang" not in find_compiler()
+    # those of a folder that only an argument names have another tier
+    limited &= not any(request.path.is_relative_to(config.rootpath / name) for name in config.getini("norecursedirs"))
     before = cpu_seconds()
     yield
     seconds = cpu_seconds() - before

@@ -67,16 +67,17 @@ def test_cheap(): pass
 
 
 def test_a_quick_test_has_a_second_of_cpu(run_pytest, pytester, monkeypatch, forks) -> None:
-    """The quick tier names each test that takes more, with the runs that it starts."""
+    """The quick tier names each test that takes more, with the runs that it starts; a folder apart has no limit."""
     before = Forks.cpu_seconds
     forks.capture(["-c", "import time\nwhile time.process_time() < 0.2: pass"], pytester.path, os.environ)
     assert Forks.cpu_seconds - before >= 0.1
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     monkeypatch.setenv("CC", "true")  # with zig as the compiler there is no limit
-    pytester.makepyfile(A_SECOND)
+    pytester.makeini("[pytest]\nnorecursedirs = pages")
+    pytester.makepyfile(test_quick=A_SECOND, **{"pages/test_page": A_SECOND})
 
-    result = run_pytest("-mnot slow and not apart")
+    result = run_pytest("-mnot slow and not apart", "test_quick.py", "pages")
 
-    result.assert_outcomes(passed=2, errors=1)
+    result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(["the test took 1000.* s of CPU; expected at most 1 s in the quick tier, here * s: *"])
-    result.stdout.fnmatch_lines(["ERROR *::test_dear - Failed: *"])
+    result.stdout.fnmatch_lines(["ERROR test_quick.py::test_dear - Failed: *"])
