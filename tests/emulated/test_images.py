@@ -322,8 +322,11 @@ import collections
 start()
 driver, found = control.attach(cuda), collections.Counter()
 common = {"n", "pid", "thread", "threads", "call", "result", "what", "stack", "python", "ms"}
-room = mmap.mmap(-1, 1 << 33, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)  # not reserved
-whole = (c_char * 4096).from_buffer(room)  # an image, and zeros behind it as far as any number in it leads
+libc = CDLL(None)
+libc.mmap.restype = c_void_p  # what is only read counts against no limit of memory
+room = libc.mmap(None, c_size_t(1 << 33), mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, c_long())
+ok(libc.mprotect(c_void_p(room), c_size_t(1 << 20), mmap.PROT_READ | mmap.PROT_WRITE))
+whole = c_void_p(room)  # an image, and zeros behind it as far as any number in it leads
 directives = (".maxntid 128, 1, 1", ".maxntid 16, 2", ".reqntid 32, 2, 1", ".reqntid 8, 8, 2", ".maxnreg 24",
               ".minnctapersm 2", ".explicitcluster", ".reqnctapercluster 2, 1, 1", ".maxclusterrank 4", "")
 def asked(call, kind, *words):
@@ -344,7 +347,7 @@ def kernels(module):
         yield f"{cuda.cuModuleGetGlobal_v2(None, byref(size), module, name)}:{size.value}"
 def note(way, image):
     made, before = c_void_p(), driver.event_count()
-    room[: len(image) + (1 << 14)] = image + bytes(1 << 14)
+    memmove(whole, image + bytes(1 << 14), len(image) + (1 << 14))
     if way == "file":
         with tempfile.NamedTemporaryFile() as file:
             file.write(image), file.flush()
