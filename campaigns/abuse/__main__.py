@@ -22,11 +22,12 @@ from pathlib import Path
 
 from pytest_cudalink import emulator
 
+from .commands import COMMANDS
 from .edges import EDGES
 from .mutations import Subject, mutated, subjects
 from .scenarios import FAILURES, IMAGES, Outcome, Scenario
 
-SCENARIOS = IMAGES | EDGES
+SCENARIOS = IMAGES | COMMANDS | EDGES
 
 #: Seconds that the link worker gets for a call, and after which a child that works on one image counts as hung.
 CALL_LIMIT, HANG_LIMIT = 10, float(os.environ.get("CUDALINK_ABUSE_HANG", "60"))

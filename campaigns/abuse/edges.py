@@ -30,10 +30,9 @@ from pytest_cudalink.report import Writer
 from pytest_cudalink.report.records import ViolationRecord
 
 from .mutations import SAMPLES, Subject
-from .scenarios import Outcome, Scenario, driver
+from .scenarios import Outcome, Scenario, Use, driver
 
 _PR_SET_PDEATHSIG: Final = 1
-Use = Callable[[Subject, bytes], Outcome]
 
 
 def forked(work: Callable[[], object]) -> int:

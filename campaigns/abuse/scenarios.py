@@ -35,6 +35,9 @@ class Outcome(enum.IntEnum):
 FAILURES: Final = (Outcome.UNEXPECTED, Outcome.SIGNAL, Outcome.HANG)
 
 
+Use = Callable[[Subject, bytes], Outcome]
+
+
 @dataclass(frozen=True)
 class Scenario:
     """What is done with damaged images."""
@@ -42,7 +45,7 @@ class Scenario:
     title: str
     kinds: frozenset[str]  # the kinds of image that it takes
     # called once in a child process; returns the function that uses one image
-    prepare: Callable[[], Callable[[Subject, bytes], Outcome]]
+    prepare: Callable[[], Use]
     emulated: bool  # whether the child process has an emulated driver
 
 
@@ -55,7 +58,7 @@ def _of_text(text: str) -> Outcome:
     return Outcome.WORKER_HUNG if "did not finish within" in text else Outcome.WORKER_DIED
 
 
-def _linker(backend: Any) -> Callable[[Subject, bytes], Outcome]:
+def _linker(backend: Any) -> Use:
     from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode
 
     warnings.simplefilter("ignore")
@@ -95,7 +98,7 @@ def driver() -> Any:
     return cuda
 
 
-def _raw_link() -> Callable[[Subject, bytes], Outcome]:
+def _raw_link() -> Use:
     cuda = driver()
     log = ctypes.create_string_buffer(_LOG_SIZE)
     keys = (ctypes.c_int * 3)(_ERROR_LOG, _ERROR_LOG_SIZE, _TARGET)
@@ -123,7 +126,7 @@ def _raw_link() -> Callable[[Subject, bytes], Outcome]:
 # a load takes no size: what a damaged header claims may lie behind the buffer, where memory ends
 
 
-def _load_module() -> Callable[[Subject, bytes], Outcome]:
+def _load_module() -> Use:
     cuda = driver()
 
     def use(_: Subject, data: bytes) -> Outcome:
@@ -136,7 +139,7 @@ def _load_module() -> Callable[[Subject, bytes], Outcome]:
     return use
 
 
-def _load_library() -> Callable[[Subject, bytes], Outcome]:
+def _load_library() -> Use:
     cuda = driver()
 
     def use(_: Subject, data: bytes) -> Outcome:
@@ -150,7 +153,7 @@ def _load_library() -> Callable[[Subject, bytes], Outcome]:
     return use
 
 
-def _audit() -> Callable[[Subject, bytes], Outcome]:
+def _audit() -> Use:
     """Audit a wheel that has the image as a file and, behind other bytes, in one: its libraries and its device code."""
     from pytest_cudalink.cli import make_parser
 

@@ -1,4 +1,4 @@
-"""Mutated records: input number N of a seed is the same on every machine."""
+"""Mutated records, saved reports and files of cells: input number N of a seed is the same on every machine."""
 
 import json
 import random
@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from campaigns.abuse.mutations import damaged
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.records import (
@@ -24,6 +23,8 @@ from pytest_cudalink.report.records import (
     ViolationRecord,
 )
 from tests.report import samples
+
+from .mutations import damaged
 
 
 def _test(number: int, outcome: str) -> list[Event]:

@@ -1,12 +1,14 @@
-"""The campaign itself, in a form that takes seconds: its inputs are what they say, and it sees what goes wrong."""
+"""Mutated files are what they say, and a round with them sees what goes wrong."""
 
 import json
+import sys
 
 import pytest
 
-from campaigns.mutated_records.__main__ import campaign, try_batch
-from campaigns.mutated_records.mutations import CELLS, RECORDS, SAVED, mutated
-from pytest_cudalink.report import text
+from pytest_cudalink.report import merge, text
+
+from .commands import try_round
+from .records import CELLS, RECORDS, SAVED, mutated
 
 pytestmark = pytest.mark.slow
 
@@ -27,21 +29,16 @@ def test_the_samples_are_sound() -> None:
 
 
 @pytest.mark.parametrize("fault", ["raises", "obeyed"])
-def test_a_finding_is_named_by_its_input(fault, monkeypatch, capsys) -> None:
-    """The campaign fails, and says which input it was."""
+def test_a_failure_is_named_by_its_input(fault, monkeypatch) -> None:
+    """The round fails, and says by which input."""
 
     def faulty(*_):
         if fault == "raises":
             raise KeyError(fault)
         return "a\x1b"
 
+    monkeypatch.setattr(merge, "_PARALLEL_FROM", sys.maxsize)
     monkeypatch.setattr(text, "markdown", faulty)
-    _, findings = try_batch(1, [1, 2])
-    assert [text.splitlines()[0] for text in findings] == ["input 1 of seed 1:", "input 2 of seed 1:"]
-
-
-def test_a_campaign_prints_its_counts(capsys) -> None:
-    assert campaign(8, 1, 1)
-    out = capsys.readouterr().out
-    assert out.startswith("8 mutated inputs, seed 1, ")
-    assert "records: named as damaged: " in out
+    with pytest.raises((KeyError, AssertionError)) as raised:
+        try_round(1)
+    assert raised.value.__notes__ == ["input 0 of seed 1, alone"]
