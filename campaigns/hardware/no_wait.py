@@ -9,9 +9,8 @@ from ctypes import byref, c_void_p
 
 from campaigns.hardware.result import Result
 from pytest_cudalink.loader import gates
-from tests.planted import hidden_waits
+from tests.planted import expected, hidden_waits
 from tests.planted.error_paths import call
-from tests.planted.expected_waits import WAITS
 
 
 def _watched(function: Callable[[hidden_waits.Hot], None], costs: list[float]) -> list[gates.FoundWait]:
@@ -39,14 +38,14 @@ def main() -> int:
     call("cuInit", 0)
     call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)  # a GPU takes seconds to make a context for each function
     table = result.table("Hidden waits", "function", "calls that wait", "found", "found in its twin")
-    for name, function in hidden_waits.WAITS.items():
-        waits, twin = (_watched(each, costs) for each in (function, hidden_waits.SOUND[name]))
+    for name, known in expected("hidden_waits").items():
+        waits, twin = (_watched(each[name], costs) for each in (hidden_waits.WAITS, hidden_waits.SOUND))
         calls, others = ([wait.call for wait in each] for each in (waits, twin))
         line = next((line for w in waits for line in reversed(w.python_stack) if line.endswith(f" in {name}")), "")
-        result.check(f"{name}: found {calls}; expected {[WAITS[name]]}", holds=calls == [WAITS[name]])
+        result.check(f"{name}: found {calls}; expected {[known]}", holds=calls == [known])
         result.check(f"{name}: no line of Python leads to the call", holds=bool(line))
         result.check(f"the twin of {name}: found {others}; expected nothing", holds=not others)
-        table.row(name, WAITS[name], " ".join(calls), " ".join(others))
+        table.row(name, known, " ".join(calls), " ".join(others))
     figures = result.table("Cost of closed gates", "blocks", "median ms", "largest ms")
     figures.row(len(costs), f"{statistics.median(costs):.2f}", f"{max(costs):.2f}")
     result.write()

@@ -10,10 +10,11 @@ import pytest
 
 from pytest_cudalink.base import compiler
 from tests.emulated import checkers, conftest, locks
-from tests.planted.expected_order import ORDER
+from tests.planted import expected
 
 Check = Callable[..., str]
 
+ORDER = expected("order_bugs")
 #: Runs each function of a table of planted bugs; prints what the check of order found for each.
 PLANTED = """
 from tests.planted import order_bugs
@@ -87,7 +88,7 @@ def test_mended_twins(check: Check) -> None:
 
 #: Runs planted bugs, with the check on, under schedules until one fails; then all twins under a few.
 SCHEDULED = """
-from tests.planted import expected_order, order_bugs
+from tests.planted import expected, order_bugs
 driver = control.attach(cuda)
 driver.start_watching()
 def run(function, seed):
@@ -104,7 +105,7 @@ def run(function, seed):
 failed = {{
     name: any(run(function, seed) for seed in range({most}))
     for name, function in order_bugs.BROKEN.items()
-    if expected_order.ORDER[name] is None
+    if expected("order_bugs")[name] is None
 }}
 driver.consume(driver.violations)
 mended = [(name, seed) for name, function in order_bugs.MENDED.items() for seed in range({few}) if run(function, seed)]

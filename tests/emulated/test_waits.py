@@ -13,7 +13,7 @@ from pytest_cudalink.emulator import no_wait
 from tests.emulated.conftest import programs
 from tests.emulated.test_queues import GATES
 from tests.nested import ALONE
-from tests.planted.expected_deadlocks import NAMED
+from tests.planted import expected
 
 Check = Callable[..., str]
 
@@ -136,15 +136,15 @@ def test_deadlocks_are_named(check: Check) -> None:
 
     The same programs pass without a word where nobody waits for their own thread.
     """
-    named, mended = json.loads(check(PLANTED))
-    assert named.keys() == NAMED.keys()
+    calls, (named, mended) = expected("deadlocks"), json.loads(check(PLANTED))
+    assert named.keys() == calls.keys()
     assert len(named) == 12
     assert mended == {name: [] for name in named}
     for name, violations in named.items():
         assert len(violations) == 1, (name, violations)
         ((kind, text, fix, stack, history),) = violations
         assert kind == "deadlock"
-        for call in NAMED[name]:
+        for call in calls[name]:
             waits_in = rf"thread \d+ waits in {call} for (the (value|context)|a host function)"
             assert re.search(waits_in, text), (name, text)
         assert fix.startswith(("Write the value before ", "Let the host function "))

@@ -1,7 +1,7 @@
 """Twelve deadlocks in which calls of the driver wait for each other or for their own thread, with mended twins.
 
 The first five are rebuilt from torchcomms#2334, lupine#679, nccl#48, nvbench#136 and uccl#220. What a deadlocked call
-answers is left alone: the driver gives it up. `expected_deadlocks.NAMED` says which calls wait.
+answers is left alone: the driver gives it up. Each has the calls that wait.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from tests.emulated.cu import small_ptx
 from tests.planted import twins
-from tests.planted.error_paths import call, cuda
+from tests.planted.error_paths import call, cuda, made
 from tests.planted.order_bugs import HostFunction, Pieces
 
 SIZE: Final = 256
@@ -52,25 +52,22 @@ class Gates(Pieces):
             call("cuCtxSetCurrent", self.context)
             function()
 
-        made = threading.Thread(target=run)
-        made.start()
-        self.callback(made.join)
+        thread = threading.Thread(target=run)
+        thread.start()
+        self.callback(thread.join)
         time.sleep(0.05)
-        return made
+        return thread
 
     def kernel(self) -> c_void_p:
         """A kernel of a library that nobody has used."""
-        library, kernel = c_void_p(), c_void_p()
-        call("cuLibraryLoadData", byref(library), small_ptx(), None, None, 0, None, None, 0)
-        self.callback(call, "cuLibraryUnload", library)
-        call("cuLibraryGetKernel", byref(kernel), library, b"small")
-        return kernel
+        library = made("cuLibraryLoadData", "cuLibraryUnload", self, small_ptx(), None, None, 0, None, None, 0)
+        return made("cuLibraryGetKernel", "", None, library, b"small")
 
 
 BROKEN, MENDED, planted = twins(Gates)
 
 
-@planted
+@planted(("cuModuleLoadData", "cuMemcpyHtoDAsync_v2"))
 def load_beside_a_copy(use: Gates, mended: bool) -> None:
     stream, other, there, source = use.stream(), use.stream(), use.device(), use.pinned()
     gate, image, module = use.close(stream), small_ptx(), c_void_p()
@@ -86,7 +83,7 @@ def load_beside_a_copy(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuMemFree_v2", "cuMemcpyDtoH_v2"))
 def free_beside_a_pageable_copy(use: Gates, mended: bool) -> None:
     stream, there, freed, back = use.stream(), use.device(), c_uint64(), (ctypes.c_char * SIZE)()
     call("cuMemAllocAsync" if mended else "cuMemAlloc_v2", byref(freed), c_size_t(SIZE), stream)
@@ -97,7 +94,7 @@ def free_beside_a_pageable_copy(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuMemFreeHost",))
 def pinned_memory_freed_at_a_gate(use: Gates, mended: bool) -> None:
     stream, memory = use.stream(), use.pinned(kept=False)
     gate = use.close(stream)
@@ -107,7 +104,7 @@ def pinned_memory_freed_at_a_gate(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuKernelGetFunction",))
 def first_use_of_a_kernel_at_a_gate(use: Gates, mended: bool) -> None:
     stream, kernel, function = use.stream(), use.kernel(), c_void_p()
     if mended:
@@ -117,7 +114,7 @@ def first_use_of_a_kernel_at_a_gate(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuStreamSynchronize", "cuKernelGetFunction"))
 def first_use_of_a_kernel_by_the_opener(use: Gates, mended: bool) -> None:
     stream, kernel, function = use.stream(), use.kernel(), c_void_p()
     if mended:
@@ -128,7 +125,7 @@ def first_use_of_a_kernel_by_the_opener(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuStreamSynchronize",))
 def stream_that_its_own_thread_would_open(use: Gates, mended: bool) -> None:
     stream = use.stream()
     gate = use.close(stream)
@@ -138,7 +135,7 @@ def stream_that_its_own_thread_would_open(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuEventSynchronize", "cuEventSynchronize"))
 def events_of_two_threads(use: Gates, mended: bool) -> None:
     streams, events = (use.stream(), use.stream()), (use.event(), use.event())
     gates = [use.close(stream) for stream in streams]
@@ -155,7 +152,7 @@ def events_of_two_threads(use: Gates, mended: bool) -> None:
     meet(1)
 
 
-@planted
+@planted(("cuMemcpyHtoD_v2",))
 def copy_behind_a_blocking_stream(use: Gates, mended: bool) -> None:
     stream, there, source = use.stream(int(mended)), use.device(), use.pinned()
     gate = use.close(stream)
@@ -163,7 +160,7 @@ def copy_behind_a_blocking_stream(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuMemsetD8_v2",))
 def filling_of_pinned_memory(use: Gates, mended: bool) -> None:
     blocking, there, pinned = use.stream(0), use.device(), use.pinned()
     gate = use.close(blocking)
@@ -171,7 +168,7 @@ def filling_of_pinned_memory(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuStreamSynchronize",))
 def host_function_that_needs_a_held_lock(use: Gates, mended: bool) -> None:
     stream, lock = use.stream(), threading.Lock()
 
@@ -187,7 +184,7 @@ def host_function_that_needs_a_held_lock(use: Gates, mended: bool) -> None:
     call("cuStreamSynchronize", stream)
 
 
-@planted
+@planted(("cuCtxSetLimit",))
 def limit_raised_at_a_gate(use: Gates, mended: bool) -> None:
     stream, limit = use.stream(), c_size_t()
     call("cuCtxGetLimit", byref(limit), 0)
@@ -198,7 +195,7 @@ def limit_raised_at_a_gate(use: Gates, mended: bool) -> None:
     use.open(gate)
 
 
-@planted
+@planted(("cuMemcpyDtoHAsync_v2", "cuStreamCreate"))
 def copy_to_pageable_memory_beside_a_new_stream(use: Gates, mended: bool) -> None:
     stream, there, pinned, made = use.stream(), use.device(), use.pinned(), c_void_p()
     back = (ctypes.c_char * SIZE)()

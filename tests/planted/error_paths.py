@@ -1,6 +1,6 @@
 """Bugs on error paths: each function is right as long as no call fails, and its mended twin also then.
 
-`expected.PLANTED` has the kind of finding that a fault sweep must report for each.
+Each has the kind of finding that a fault sweep must report for it.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ def unseen(function: str, mended: bool, *arguments: object) -> None:
         getattr(cuda, function)(*arguments)
 
 
-@planted
+@planted("leak")
 def two_buffers(stack: ExitStack, mended: bool) -> None:
     if mended:
         memory(stack)
@@ -115,7 +115,7 @@ def two_buffers(stack: ExitStack, mended: bool) -> None:
     free(first)
 
 
-@planted
+@planted("leak")
 def stream_and_event(stack: ExitStack, mended: bool) -> None:
     if mended:
         stream(stack)
@@ -127,7 +127,7 @@ def stream_and_event(stack: ExitStack, mended: bool) -> None:
     call("cuStreamDestroy_v2", made_stream)
 
 
-@planted
+@planted("leak")
 def copy_of_a_buffer(stack: ExitStack, mended: bool) -> None:
     buffer = memory(stack if mended else None)
     call("cuMemcpyDtoH_v2", ctypes.create_string_buffer(64), buffer, SIZE)
@@ -135,7 +135,7 @@ def copy_of_a_buffer(stack: ExitStack, mended: bool) -> None:
         free(buffer)
 
 
-@planted
+@planted("leak")
 def graph_with_a_node(stack: ExitStack, mended: bool) -> None:
     made_graph = graph(stack if mended else None)
     call("cuGraphAddEmptyNode", byref(c_void_p()), made_graph, None, c_size_t(0))
@@ -143,7 +143,7 @@ def graph_with_a_node(stack: ExitStack, mended: bool) -> None:
         call("cuGraphDestroy", made_graph)
 
 
-@planted
+@planted("leak")
 def link(stack: ExitStack, mended: bool) -> None:
     state = c_void_p()
     call("cuLinkCreate_v2", 0, None, None, byref(state))
@@ -154,7 +154,7 @@ def link(stack: ExitStack, mended: bool) -> None:
         call("cuLinkDestroy", state)
 
 
-@planted
+@planted("leak")
 def pinned_and_device(stack: ExitStack, mended: bool) -> None:
     host = pinned(stack if mended else None)
     device = memory(stack if mended else None)
@@ -163,7 +163,7 @@ def pinned_and_device(stack: ExitStack, mended: bool) -> None:
         call("cuMemFreeHost", host)
 
 
-@planted
+@planted("leak")
 def registered_memory(stack: ExitStack, mended: bool) -> None:
     buffer = ctypes.create_string_buffer(4096)
     call("cuMemHostRegister_v2", buffer, c_size_t(4096), 0)
@@ -174,7 +174,7 @@ def registered_memory(stack: ExitStack, mended: bool) -> None:
         call("cuMemHostUnregister", buffer)
 
 
-@planted
+@planted("leak")
 def module_without_its_kernel(stack: ExitStack, mended: bool) -> None:
     loaded = module(stack if mended else None)
     call("cuModuleGetFunction", byref(c_void_p()), loaded, b"small")
@@ -182,24 +182,24 @@ def module_without_its_kernel(stack: ExitStack, mended: bool) -> None:
         call("cuModuleUnload", loaded)
 
 
-@planted
+@planted("leak")
 def clean_up_that_stops(stack: ExitStack, mended: bool) -> None:
     first, second = memory(stack if mended else None), memory(stack if mended else None)
     if not mended:
         stack.callback(lambda: (free(second), free(first)))  # a failure in between keeps the first one
 
 
-@planted
+@planted("swallowed")
 def fill_without_a_look(stack: ExitStack, mended: bool) -> None:
     unseen("cuMemsetD8_v2", mended, memory(stack), c_uint(0), SIZE)
 
 
-@planted
+@planted("swallowed")
 def wait_without_a_look(stack: ExitStack, mended: bool) -> None:
     unseen("cuStreamSynchronize", mended, stream(stack))
 
 
-@planted
+@planted("swallowed")
 def record_that_may_fail(stack: ExitStack, mended: bool) -> None:
     recorded, other = stream(stack), event(stack)
     with nullcontext() if mended else suppress(DriverError):
@@ -207,21 +207,21 @@ def record_that_may_fail(stack: ExitStack, mended: bool) -> None:
     call("cuStreamWaitEvent", recorded, other, 0)
 
 
-@planted
+@planted("swallowed")
 def attribute_with_a_default(_stack: ExitStack, mended: bool) -> None:
     number = c_int()
     unseen("cuDeviceGetAttribute", mended, byref(number), 16, 0)
     assert number.value >= mended  # 0 multiprocessors, if nobody has answered
 
 
-@planted
+@planted("swallowed")
 def copy_that_is_not_compared(stack: ExitStack, mended: bool) -> None:
     back = ctypes.create_string_buffer(64)
     unseen("cuMemcpyDtoH_v2", mended, back, memory(stack), SIZE)
     assert len(back) == 64
 
 
-@planted
+@planted("no-cause")
 def error_from_none(stack: ExitStack, mended: bool) -> None:
     try:
         memory(stack)
@@ -229,7 +229,7 @@ def error_from_none(stack: ExitStack, mended: bool) -> None:
         raise RuntimeError("the buffer could not be made") from (error if mended else None)
 
 
-@planted
+@planted("no-cause")
 def nothing_instead_of_a_stream(stack: ExitStack, mended: bool) -> None:
     if mended:
         stream(stack)
@@ -239,7 +239,7 @@ def nothing_instead_of_a_stream(stack: ExitStack, mended: bool) -> None:
     stack.callback(call, "cuStreamDestroy_v2", c_void_p(created.value))  # type: ignore[union-attr]
 
 
-@planted
+@planted("no-cause")
 def every_error_is_one(_stack: ExitStack, mended: bool) -> None:
     if mended:
         call("cuCtxSynchronize")
@@ -247,7 +247,7 @@ def every_error_is_one(_stack: ExitStack, mended: bool) -> None:
         raise RuntimeError("something went wrong on the device")
 
 
-@planted
+@planted("crash")
 def memory_that_is_not_there(_stack: ExitStack, mended: bool) -> None:
     memory = c_void_p()
     unseen("cuMemAllocHost_v2", mended, byref(memory), SIZE)
@@ -255,7 +255,7 @@ def memory_that_is_not_there(_stack: ExitStack, mended: bool) -> None:
     call("cuMemFreeHost", memory)
 
 
-@planted
+@planted("hang")
 def asking_for_ever(stack: ExitStack, mended: bool) -> None:
     asked = stream(stack)
     while (code := cuda.cuStreamQuery(asked)) == 600 or (code and not mended):
@@ -268,7 +268,7 @@ def fill(address: c_uint64) -> int:
     return int(cuda.cuMemsetD8_v2(address, c_uint(0), SIZE))
 
 
-@planted
+@planted("swallowed")
 def log_line_of_every_run(stack: ExitStack, mended: bool) -> None:
     buffer = memory(stack)
     logging.getLogger("planted").warning("cuMemsetD8 of %#x", buffer.value)
@@ -276,13 +276,13 @@ def log_line_of_every_run(stack: ExitStack, mended: bool) -> None:
         logging.getLogger("planted").warning("the buffer keeps what was in it")
 
 
-@planted
+@planted("swallowed")
 def printed_by_every_run(stack: ExitStack, mended: bool) -> None:
     code = fill(memory(stack))
     print("cuMemsetD8: done" if not mended else f"cuMemsetD8: {code}")
 
 
-@planted
+@planted("swallowed")
 def destructor_without_a_word(stack: ExitStack, mended: bool) -> None:
     class Filled:
         def __init__(self, buffer: c_uint64) -> None:
@@ -296,7 +296,7 @@ def destructor_without_a_word(stack: ExitStack, mended: bool) -> None:
     gc.collect()
 
 
-@planted
+@planted("swallowed")
 def task_whose_error_is_read(stack: ExitStack, mended: bool) -> None:
     async def main(buffer: c_uint64) -> None:
         async def filling() -> None:
@@ -310,7 +310,7 @@ def task_whose_error_is_read(stack: ExitStack, mended: bool) -> None:
     asyncio.run(main(memory(stack)))
 
 
-@planted
+@planted("swallowed")
 def thread_that_catches_all(stack: ExitStack, mended: bool) -> None:
     def filling(context: c_void_p, buffer: c_uint64) -> None:
         with nullcontext() if mended else suppress(Exception):
@@ -324,7 +324,7 @@ def thread_that_catches_all(stack: ExitStack, mended: bool) -> None:
     thread.join()
 
 
-@planted
+@planted("swallowed")
 def warning_of_every_run(stack: ExitStack, mended: bool) -> None:
     buffer = memory(stack)
     warnings.warn("cuMemsetD8 is slow", stacklevel=1)
@@ -332,13 +332,13 @@ def warning_of_every_run(stack: ExitStack, mended: bool) -> None:
         warnings.warn("the buffer keeps what was in it", stacklevel=1)
 
 
-@planted
+@planted("no-cause")
 def words_of_any_program(stack: ExitStack, mended: bool) -> None:
     if code := fill(memory(stack)):
         raise ValueError(f"error {code} of the driver" if mended else "invalid value of config key")
 
 
-@planted
+@planted("no-cause")
 def amount_that_looks_like_a_code(stack: ExitStack, mended: bool) -> None:
     code = fill(memory(stack))
     done = [0] if not code else []
@@ -347,7 +347,7 @@ def amount_that_looks_like_a_code(stack: ExitStack, mended: bool) -> None:
     assert len(done) == 1, f"assert {len(done)} == 1"  # as pytest would say it
 
 
-@planted
+@planted("no-cause")
 def error_of_the_next_call(stack: ExitStack, mended: bool) -> None:
     buffer = memory(stack)
     with nullcontext() if mended else suppress(DriverError):
@@ -368,7 +368,7 @@ def pushed(context: c_void_p, mended: bool) -> Iterator[None]:
     call("cuCtxPopCurrent_v2", None)
 
 
-@planted
+@planted("state")
 def context_that_stays_pushed(_stack: ExitStack, mended: bool) -> None:
     context = c_void_p()
     call("cuCtxGetCurrent", byref(context))
@@ -376,7 +376,7 @@ def context_that_stays_pushed(_stack: ExitStack, mended: bool) -> None:
         call("cuCtxSynchronize")
 
 
-@planted
+@planted("state")
 def context_that_is_not_pushed_back(stack: ExitStack, mended: bool) -> None:
     context = c_void_p()
     call("cuCtxPopCurrent_v2", byref(context))
@@ -390,7 +390,7 @@ def context_that_is_not_pushed_back(stack: ExitStack, mended: bool) -> None:
 _captured: list[c_void_p] = []
 
 
-@planted
+@planted("state")
 def capture_that_goes_on(stack: ExitStack, mended: bool) -> None:
     if not _captured:  # as a library has both for the life of its process
         call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)
@@ -414,7 +414,7 @@ def capture_that_goes_on(stack: ExitStack, mended: bool) -> None:
         end()
 
 
-@planted
+@planted("state")
 def capture_mode_that_stays(stack: ExitStack, mended: bool) -> None:
     mode = c_int(2)
 
@@ -429,7 +429,7 @@ def capture_mode_that_stays(stack: ExitStack, mended: bool) -> None:
         exchange()
 
 
-@planted
+@planted("state")
 def thread_that_keeps_its_context(stack: ExitStack, mended: bool) -> None:
     def work(context: c_void_p, over: threading.Event) -> None:
         cuda.cuCtxSetCurrent(context) if not mended else call("cuCtxSetCurrent", context)
@@ -452,7 +452,7 @@ def thread_that_keeps_its_context(stack: ExitStack, mended: bool) -> None:
 _busy: list[str] = []
 
 
-@planted
+@planted("later")
 def flag_that_stays(stack: ExitStack, mended: bool) -> None:
     assert not _busy, "in use"
     _busy.append("by me")

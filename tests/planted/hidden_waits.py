@@ -1,7 +1,6 @@
 """Hidden waits: in a hot path of each function a call waits for unfinished work, and in that of its twin none.
 
-Each function is given what wraps its hot path, and whether it is the twin. `expected_waits.WAITS` says which call
-waits.
+Each function is given what wraps its hot path, and whether it is the twin; it has the call that waits.
 """
 
 import ctypes
@@ -11,7 +10,8 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Final
 
-from .error_paths import call
+from . import twins
+from .error_paths import call, made
 from .order_bugs import SIZE, Pieces
 
 #: What a function wraps its hot path in.
@@ -43,56 +43,47 @@ def pageable(size: int = SIZE) -> c_void_p:
 
 def device(size: int = SIZE) -> c_uint64:
     """Device memory that the hot path frees."""
-    made = c_uint64()
-    call("cuMemAlloc_v2", byref(made), c_size_t(size))
-    return made
+    memory = c_uint64()
+    call("cuMemAlloc_v2", byref(memory), c_size_t(size))
+    return memory
 
 
 def managed() -> c_uint64:
     """Managed memory that the hot path frees."""
-    made = c_uint64()
-    call("cuMemAllocManaged", byref(made), c_size_t(SIZE), 1)
-    return made
+    memory = c_uint64()
+    call("cuMemAllocManaged", byref(memory), c_size_t(SIZE), 1)
+    return memory
 
 
 def array() -> c_void_p:
     """An array of 64 floats."""
-    made = c_void_p()
-    call("cuArrayCreate_v2", byref(made), (c_uint64 * 3)(64, 0, 0x20 | 1 << 32))
-    return made
+    return made("cuArrayCreate_v2", "", None, (c_uint64 * 3)(64, 0, 0x20 | 1 << 32))
 
 
 @cache
 def image() -> bytes:
     """A cubin with a kernel: to compile PTX takes as long as to wait."""
-    state, made, size = c_void_p(), c_void_p(), c_size_t()
+    state, linked, size = c_void_p(), c_void_p(), c_size_t()
     call("cuLinkCreate_v2", 0, None, None, byref(state))
     call("cuLinkAddData_v2", state, 1, PTX, c_size_t(len(PTX) + 1), b"empty", 0, None, None)
-    call("cuLinkComplete", state, byref(made), byref(size))
-    content = ctypes.string_at(made.value or 0, size.value)
+    call("cuLinkComplete", state, byref(linked), byref(size))
+    content = ctypes.string_at(linked.value or 0, size.value)
     call("cuLinkDestroy", state)
     return content
 
 
 def module() -> c_void_p:
-    made = c_void_p()
-    call("cuModuleLoadData", byref(made), image())
-    return made
+    return made("cuModuleLoadData", "", None, image())
 
 
 def library(pieces: Pieces) -> c_void_p:
     """A library with a kernel."""
-    made = c_void_p()
-    call("cuLibraryLoadData", byref(made), image(), None, None, 0, None, None, 0)
-    pieces.callback(call, "cuLibraryUnload", made)
-    return made
+    return made("cuLibraryLoadData", "cuLibraryUnload", pieces, image(), None, None, 0, None, None, 0)
 
 
 def kernel(pieces: Pieces) -> c_void_p:
     """A kernel that no context has loaded."""
-    made = c_void_p()
-    call("cuLibraryGetKernel", byref(made), library(pieces), b"empty")
-    return made
+    return made("cuLibraryGetKernel", "", None, library(pieces), b"empty")
 
 
 def fill(where: c_uint64 | c_void_p, stream: c_void_p) -> None:
@@ -102,20 +93,8 @@ def fill(where: c_uint64 | c_void_p, stream: c_void_p) -> None:
 
 # -- waits, and the twins without them
 
-#: By name, each function that waits, and its twin.
-WAITS: Final[dict[str, Callable[[Hot], None]]] = {}
-SOUND: Final[dict[str, Callable[[Hot], None]]] = {}
-
-
-def planted(function: Callable[[Pieces, Hot, bool], None]) -> Callable[[Hot], None]:
-    """Enter a function, and its twin; return the one that waits."""
-
-    def run(hot: Hot, mended: bool) -> None:
-        with Pieces() as pieces:
-            function(pieces, hot, mended)
-
-    SOUND[function.__name__] = lambda hot: run(hot, True)
-    return WAITS.setdefault(function.__name__, lambda hot: run(hot, False))
+#: Each function that waits, and its twin; they take what their hot path is wrapped in.
+WAITS, SOUND, planted = twins(Pieces)
 
 
 def in_stream(function: str, mended: str, pieces: Pieces, *arguments: object, hot: Hot, sound: bool) -> None:
@@ -125,7 +104,7 @@ def in_stream(function: str, mended: str, pieces: Pieces, *arguments: object, ho
         call(mended if sound else function, *arguments, *stream)
 
 
-@planted
+@planted("cuMemFree_v2")
 def buffer_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Free device memory; the twin gives it back to the pool of its stream."""
     if not mended:
@@ -139,7 +118,7 @@ def buffer_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuMemFreeAsync", memory, stream)
 
 
-@planted
+@planted("cuMemFreeHost")
 def staging_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Free pinned memory; the twin keeps it."""
     there = pieces.pinned(kept=mended)
@@ -152,7 +131,7 @@ def staging_freed(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
 
 
-@planted
+@planted("cuMemHostUnregister")
 def pages_unregistered(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Let memory of the host be pageable again; the twin does it later."""
     stream, memory = (pieces.stream(), pieces.device()) if mended else (None, None)
@@ -167,7 +146,7 @@ def pages_unregistered(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
 
 
-@planted
+@planted("cuMemcpyDtoHAsync_v2")
 def result_to_pageable_memory(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Copy a result, asynchronously as it seems, to memory that is not pinned."""
     stream, memory = pieces.stream(BLOCKING), pieces.device()
@@ -177,7 +156,7 @@ def result_to_pageable_memory(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(SIZE), stream)
 
 
-@planted
+@planted("cuMemcpyDtoH_v2")
 def number_read_back(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Read a number of the device; the twin asks for it."""
     memory, there = pieces.device(), pieces.pinned()
@@ -191,14 +170,14 @@ def number_read_back(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuEventRecord", event, stream)
 
 
-@planted
+@planted("cuMemcpyHtoD_v2")
 def parameters_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Send parameters without a stream."""
     given = pieces.device(), pageable(), c_size_t(SIZE)
     in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
 
 
-@planted
+@planted("cuMemcpyHtoDAsync_v2")
 def large_batch_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Send more pageable memory in a stream than the driver stages; that of the twin is pinned."""
     stream, memory, there = pieces.stream(BLOCKING), device(LARGE), c_void_p()
@@ -212,25 +191,25 @@ def large_batch_sent(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(LARGE), stream)
 
 
-@planted
+@planted("cuMemsetD8_v2")
 def pinned_memory_cleared(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Fill pinned memory without a stream."""
     given = pieces.pinned(), c_uint(0), c_size_t(SIZE)
     in_stream("cuMemsetD8_v2", "cuMemsetD8Async", pieces, *given, hot=hot, sound=mended)
 
 
-@planted
+@planted("cuArrayDestroy")
 def array_destroyed(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Destroy an array; the twin does it later."""
-    made = None if mended else array()
+    destroyed = None if mended else array()
     with hot():
         if mended:
             pieces.callback(call, "cuArrayDestroy", array())
         else:
-            call("cuArrayDestroy", made)
+            call("cuArrayDestroy", destroyed)
 
 
-@planted
+@planted("cuCtxSetLimit")
 def stack_enlarged(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Give kernels a larger stack; the twin looks at it."""
     size = c_size_t()
@@ -244,7 +223,7 @@ def stack_enlarged(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuCtxSetLimit", STACK_SIZE, c_size_t(size.value + 4096))
 
 
-@planted
+@planted("cuModuleLoadData")
 def module_loaded(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Load a module; the twin loads a library."""
     image()
@@ -255,7 +234,7 @@ def module_loaded(pieces: Pieces, hot: Hot, mended: bool) -> None:
             pieces.callback(call, "cuModuleUnload", module())
 
 
-@planted
+@planted("cuKernelGetFunction")
 def first_use_of_a_kernel(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Ask for the function of a kernel that is not loaded yet; that of the twin is."""
     function, asked = c_void_p(), kernel(pieces)
@@ -265,7 +244,7 @@ def first_use_of_a_kernel(pieces: Pieces, hot: Hot, mended: bool) -> None:
         call("cuKernelGetFunction", byref(function), asked)
 
 
-@planted
+@planted("cuEventSynchronize")
 def event_awaited(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Wait for an event; a stream of the twin does."""
     stream, memory, event, answer = pieces.stream(BLOCKING), pieces.device(), pieces.event(), c_int()
@@ -279,7 +258,7 @@ def event_awaited(pieces: Pieces, hot: Hot, mended: bool) -> None:
             call("cuEventSynchronize", event)
 
 
-@planted
+@planted("cuStreamSynchronize")
 def stream_drained(pieces: Pieces, hot: Hot, mended: bool) -> None:
     """Wait for a stream; the twin leaves it alone."""
     stream, memory = pieces.stream(BLOCKING), pieces.device()

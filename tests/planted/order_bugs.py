@@ -1,6 +1,7 @@
 """Twenty-one bugs of order: each function is right in the order in which work usually ends, and its twin in all.
 
-`expected_order.ORDER` says for each what finds it.
+Each has the pair that the check of order names, as (what the first does, the calls of the two), or None where only a
+schedule shows it: the host itself reads or writes memory, which no driver sees.
 """
 
 import ctypes
@@ -11,7 +12,7 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 from typing import Final, Self
 
 from tests.planted import twins
-from tests.planted.error_paths import call, cuda
+from tests.planted.error_paths import call, cuda, made
 
 SIZE: Final = 256
 #: CUDA's handle of the default stream of a thread, and its flag for streams.
@@ -40,32 +41,23 @@ class Pieces(ExitStack):
         return super().__exit__(*raised)  # type: ignore[arg-type]
 
     def stream(self, flags: int = NON_BLOCKING) -> c_void_p:
-        made = c_void_p()
-        call("cuStreamCreate", byref(made), flags)
-        self.callback(call, "cuStreamDestroy_v2", made)
-        return made
+        return made("cuStreamCreate", "cuStreamDestroy_v2", self, flags)
 
     def event(self) -> c_void_p:
-        made = c_void_p()
-        call("cuEventCreate", byref(made), 2)
-        self.callback(call, "cuEventDestroy_v2", made)
-        return made
+        return made("cuEventCreate", "cuEventDestroy_v2", self, 2)
 
     def device(self) -> c_uint64:
-        made = c_uint64()
-        call("cuMemAlloc_v2", byref(made), c_size_t(SIZE))
-        self.callback(call, "cuMemFree_v2", made)
-        call("cuMemsetD8_v2", made, c_uint(0), c_size_t(SIZE))
+        memory = c_uint64()
+        call("cuMemAlloc_v2", byref(memory), c_size_t(SIZE))
+        self.callback(call, "cuMemFree_v2", memory)
+        call("cuMemsetD8_v2", memory, c_uint(0), c_size_t(SIZE))
         call("cuCtxSynchronize")
-        return made
+        return memory
 
     def pinned(self, value: int = 0, *, kept: bool = True) -> c_void_p:
-        made = c_void_p()
-        call("cuMemHostAlloc", byref(made), c_size_t(SIZE), 0)
-        if kept:
-            self.callback(call, "cuMemFreeHost", made)
-        ctypes.memset(made, value, SIZE)
-        return made
+        memory = made("cuMemHostAlloc", "cuMemFreeHost", self if kept else None, c_size_t(SIZE), 0)
+        ctypes.memset(memory, value, SIZE)
+        return memory
 
 
 def upload(to: c_uint64, source: c_void_p, stream: c_void_p) -> None:
@@ -113,7 +105,7 @@ ONES = b"\1" * SIZE
 BROKEN, MENDED, planted = twins(Pieces)
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoDAsync_v2"))
 def missing_edge(use: Pieces, mended: bool) -> None:
     stream, other, edge = use.stream(), use.stream(), use.event()
     middle, end, back = use.device(), use.device(), use.pinned()
@@ -124,7 +116,7 @@ def missing_edge(use: Pieces, mended: bool) -> None:
     assert arrived(back, end, other) == ONES
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def event_recorded_too_early(use: Pieces, mended: bool) -> None:
     stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     if not mended:
@@ -136,7 +128,7 @@ def event_recorded_too_early(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, other) == ONES
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def event_on_the_wrong_stream(use: Pieces, mended: bool) -> None:
     stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     fill(middle, 1, stream)
@@ -144,7 +136,7 @@ def event_on_the_wrong_stream(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, other) == ONES
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def wait_before_record(use: Pieces, mended: bool) -> None:
     stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     if not mended:
@@ -156,7 +148,7 @@ def wait_before_record(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, other) == ONES
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def event_recorded_again(use: Pieces, mended: bool) -> None:
     stream, other, third, edge = use.stream(), use.stream(), use.stream(), use.event()
     last = use.event() if mended else edge
@@ -170,14 +162,14 @@ def event_recorded_again(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, third) == ONES
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def non_blocking_beside_legacy(use: Pieces, mended: bool) -> None:
     other, middle, back = use.stream(0 if mended else NON_BLOCKING), use.device(), use.pinned()
     fill(middle, 1, None)
     assert arrived(back, middle, other) == ONES
 
 
-@planted
+@planted(("writes", "cuMemcpyHtoD_v2", "cuMemcpyDtoHAsync_v2"))
 def pageable_upload_read_on_another_stream(use: Pieces, mended: bool) -> None:
     other, middle, back = use.stream(), use.device(), use.pinned()
     call("cuMemcpyHtoD_v2", middle, ONES, c_size_t(SIZE))
@@ -186,7 +178,7 @@ def pageable_upload_read_on_another_stream(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, other) == ONES
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def stream_of_the_thread_beside_another(use: Pieces, mended: bool) -> None:
     other, edge, middle, back = use.stream(), use.event(), use.device(), use.pinned()
     fill(middle, 1, PER_THREAD)
@@ -195,7 +187,7 @@ def stream_of_the_thread_beside_another(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, other) == ONES
 
 
-@planted
+@planted(("reads", "cuMemcpyHtoDAsync_v2", "cuMemFreeHost"))
 def source_freed_too_early(use: Pieces, mended: bool) -> None:
     stream, middle, source = use.stream(), use.device(), use.pinned(1, kept=False)
     upload(middle, source, stream)
@@ -204,7 +196,7 @@ def source_freed_too_early(use: Pieces, mended: bool) -> None:
     call("cuMemFreeHost", source)
 
 
-@planted
+@planted(("reads", "cuMemcpyHtoDAsync_v2", "cuMemHostUnregister"))
 def unregistered_too_early(use: Pieces, mended: bool) -> None:
     stream, middle, source = use.stream(), use.device(), ctypes.create_string_buffer(ONES, SIZE)
     call("cuMemHostRegister_v2", source, c_size_t(SIZE), 0)
@@ -215,12 +207,12 @@ def unregistered_too_early(use: Pieces, mended: bool) -> None:
 
 
 def from_pool(stream: c_void_p) -> c_uint64:
-    made = c_uint64()
-    call("cuMemAllocAsync", byref(made), c_size_t(SIZE), stream)
-    return made
+    memory = c_uint64()
+    call("cuMemAllocAsync", byref(memory), c_size_t(SIZE), stream)
+    return memory
 
 
-@planted
+@planted(("reads", "cuMemcpyDtoHAsync_v2", "cuMemFreeAsync"))
 def freed_on_another_stream(use: Pieces, mended: bool) -> None:
     stream, other, edge, back = use.stream(), use.stream(), use.event(), use.pinned()
     middle = from_pool(stream)
@@ -231,7 +223,7 @@ def freed_on_another_stream(use: Pieces, mended: bool) -> None:
     call("cuMemFreeAsync", middle, other)
 
 
-@planted
+@planted(("allocates", "cuMemAllocAsync", "cuMemsetD8Async"))
 def allocation_used_on_another_stream(use: Pieces, mended: bool) -> None:
     stream, other, edge = use.stream(), use.stream(), use.event()
     middle = from_pool(stream)
@@ -258,7 +250,7 @@ class Cache:
         self._free.append((memory, used))
 
 
-@planted
+@planted(("reads", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async"))
 def cached_memory_on_another_stream(use: Pieces, mended: bool) -> None:
     stream, other, used, back = use.stream(), use.stream(), use.event(), use.pinned()
     cache = Cache(use.device())
@@ -272,7 +264,7 @@ def cached_memory_on_another_stream(use: Pieces, mended: bool) -> None:
     assert bytes_at(back) == ONES
 
 
-@planted
+@planted(("writes", "cuGraphLaunch", "cuGraphLaunch"))
 def graph_without_an_edge(use: Pieces, mended: bool) -> None:
     stream, other, fork, joined = use.stream(), use.stream(), use.event(), use.event()
     middle, back, graph, executable = use.device(), use.pinned(), c_void_p(), c_void_p()
@@ -293,7 +285,7 @@ def graph_without_an_edge(use: Pieces, mended: bool) -> None:
     assert bytes_at(back) == ONES
 
 
-@planted
+@planted(("reads", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async"))
 def double_buffer_off_by_one(use: Pieces, mended: bool) -> None:
     loads, works, loaded = use.stream(), use.stream(), use.event()
     buffers, results, done = [
@@ -312,7 +304,7 @@ def double_buffer_off_by_one(use: Pieces, mended: bool) -> None:
         assert arrived(back, result, works) == bytes([turn]) * SIZE
 
 
-@planted
+@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def word_written_too_early(use: Pieces, mended: bool) -> None:
     stream, other, middle, word, back = use.stream(), use.stream(), use.device(), use.device(), use.pinned()
     if mended:
@@ -324,7 +316,7 @@ def word_written_too_early(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, other) == ONES
 
 
-@planted
+@planted(None)
 def destination_read_before_the_copy_ended(use: Pieces, mended: bool) -> None:
     stream, middle, back = use.stream(), use.device(), use.pinned()
     fill(middle, 1, stream)
@@ -334,7 +326,7 @@ def destination_read_before_the_copy_ended(use: Pieces, mended: bool) -> None:
     assert bytes_at(back) == ONES
 
 
-@planted
+@planted(None)
 def source_written_before_the_copy_ended(use: Pieces, mended: bool) -> None:
     stream, middle, source, back = use.stream(), use.device(), use.pinned(1), use.pinned()
     upload(middle, source, stream)
@@ -344,7 +336,7 @@ def source_written_before_the_copy_ended(use: Pieces, mended: bool) -> None:
     assert arrived(back, middle, stream) == ONES
 
 
-@planted
+@planted(None)
 def ring_of_staging_buffers(use: Pieces, mended: bool) -> None:
     stream, ring = use.stream(), [(use.pinned(), use.event()) for _ in range(2)]
     targets = [use.device() for _ in range(4)]
@@ -360,7 +352,7 @@ def ring_of_staging_buffers(use: Pieces, mended: bool) -> None:
         assert arrived(back, target, stream) == bytes([turn]) * SIZE
 
 
-@planted
+@planted(None)
 def host_function_reads_what_is_reused(use: Pieces, mended: bool) -> None:
     stream, source = use.stream(), use.pinned(1)
     seen: list[bytes] = []
@@ -375,7 +367,7 @@ def host_function_reads_what_is_reused(use: Pieces, mended: bool) -> None:
     assert seen == [ONES]
 
 
-@planted
+@planted(None)
 def flag_of_another_stream(use: Pieces, mended: bool) -> None:
     stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     done = threading.Event()

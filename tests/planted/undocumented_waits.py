@@ -1,6 +1,6 @@
 """Programs that rely on waits which CUDA does not promise, and which GPUs keep; their twins wait for themselves.
 
-`expected_waits.RELIES` says which call each of them relies on.
+Each has the call whose wait it relies on.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ def _observed(where: c_void_p) -> int:
     return ctypes.string_at(where, SIZE)[0]
 
 
-@planted
+@planted("cuMemFreeHost")
 def red_zone_checked(own: Pieces, mended: bool) -> None:
     """Free a pinned flag that a stream still clears, where no buffer has to be checked (openxla/xla#46093)."""
     stream, flag, buffers = own.stream(), own.pinned(OLD, kept=False), []
@@ -47,7 +47,7 @@ def red_zone_checked(own: Pieces, mended: bool) -> None:
     call("cuMemFreeHost", flag)
 
 
-@planted
+@planted("cuMemFree_v2")
 def temporary_given_back(own: Pieces, mended: bool) -> None:
     """Free a buffer when a function returns, while its stream still writes there (rapidsai/rmm#1655)."""
     stream, temporary = own.stream(), hidden_waits.device()
@@ -57,7 +57,7 @@ def temporary_given_back(own: Pieces, mended: bool) -> None:
     _wait(stream)
 
 
-@planted
+@planted("cuMemcpyHtoDAsync_v2")
 def message_sent(own: Pieces, mended: bool) -> None:
     """Send a message from a buffer of the host that is used again at once (rapidsai/rapidsmpf#1163)."""
     stream, memory, result = own.stream(), own.device(), own.pinned()
@@ -70,7 +70,7 @@ def message_sent(own: Pieces, mended: bool) -> None:
     assert _observed(result) == NEW
 
 
-@planted
+@planted("cuMemcpyHtoDAsync_v2")
 def message_unmapped(own: Pieces, mended: bool) -> None:
     """Send a message from pages that the process gives back at once (rapidsai/rapidsmpf#1163)."""
     stream, memory, pages = own.stream(), own.device(), mmap.mmap(-1, SIZE)
@@ -83,7 +83,7 @@ def message_unmapped(own: Pieces, mended: bool) -> None:
     _wait(stream)
 
 
-@planted
+@planted("cuMemcpyHtoDAsync_v2")
 def batch_sent(own: Pieces, mended: bool) -> None:
     """Send so much pageable memory that the driver waits for the stream, and use it again."""
     stream, memory = own.stream(), hidden_waits.device(hidden_waits.LARGE)
@@ -100,7 +100,7 @@ def batch_sent(own: Pieces, mended: bool) -> None:
     assert _observed(result) == NEW
 
 
-@planted
+@planted("cuMemcpyDtoHAsync_v2")
 def result_read_back(own: Pieces, mended: bool) -> None:
     """Read a result that an asynchronous copy brings to pageable memory."""
     stream, memory, result = own.stream(), own.device(), hidden_waits.pageable()
@@ -110,7 +110,7 @@ def result_read_back(own: Pieces, mended: bool) -> None:
     assert _observed(result) == NEW
 
 
-@planted
+@planted("cuMemcpy")
 def managed_result_read_back(own: Pieces, mended: bool) -> None:
     """Read a result that a copy without a stream brings to managed memory."""
     memory, shared = own.device(), hidden_waits.managed()
@@ -121,7 +121,7 @@ def managed_result_read_back(own: Pieces, mended: bool) -> None:
     assert _observed(c_void_p(shared.value)) == NEW
 
 
-@planted
+@planted("cuArrayDestroy")
 def array_dropped(own: Pieces, mended: bool) -> None:
     """Destroy an array to which a copy still goes."""
     stream, source, array = own.stream(), own.pinned(NEW), hidden_waits.array()
@@ -131,7 +131,7 @@ def array_dropped(own: Pieces, mended: bool) -> None:
     _wait(stream)
 
 
-@planted
+@planted("cuModuleUnload")
 def plugin_unloaded(own: Pieces, mended: bool) -> None:
     """Take the unloading of a module for a barrier, behind which a result is there."""
     stream, memory, result, module = own.stream(), own.device(), own.pinned(), hidden_waits.module()
@@ -142,7 +142,7 @@ def plugin_unloaded(own: Pieces, mended: bool) -> None:
     assert _observed(result) == NEW
 
 
-@planted
+@planted("cuMemFree_v2")
 def scratch_freed_behind(own: Pieces, mended: bool) -> None:
     """Take the freeing of another buffer for a barrier, behind which a result is there."""
     stream, memory, result, scratch = own.stream(), own.device(), own.pinned(), hidden_waits.device()

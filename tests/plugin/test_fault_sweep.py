@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.report import read
-from tests.planted.expected import PLANTED
+from tests.planted import expected
 
 ROOT = Path(__file__).parent.parent.parent
 HEAD = f"""
@@ -26,6 +26,7 @@ FINDING = re.compile(
 )
 
 
+PLANTED = expected("error_paths")
 #: Every fourth planted bug for the gate, and all of them.
 PLANTED_NAMES = [
     pytest.param((*PLANTED,)[::4], id="few"),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.planted import expected
+
 ROOT = Path(__file__).parent.parent.parent
 HEAD = f"""
 import os, sys, time
@@ -242,10 +244,8 @@ def test(name): {module}.{twins}[name]()
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.weekly)])
 def test_planted_bugs(run_pytest, toolkit, step: int) -> None:
     """Of the planted bugs of order all are found but two, which no schedule can show: no byte is wrong."""
-    from tests.planted.expected_order import ORDER
-
     module = PLANTED.format(root=str(ROOT), module="order_bugs", twins="BROKEN")
-    names = [*ORDER][::step]
+    names = [*expected("order_bugs")][::step]
     tests = (f"test_it.py::test[{name}]" for name in names)
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:7", *tests, module=module)
     result.assert_outcomes(passed=len(names))
@@ -258,17 +258,16 @@ def test_planted_bugs(run_pytest, toolkit, step: int) -> None:
 @pytest.mark.parametrize("twins", ["BROKEN", "MENDED"])
 def test_planted_reliances(pytester: pytest.Pytester, run_pytest, toolkit, twins: str) -> None:
     """Each program that relies on an undocumented wait passes with it, and is found with its call; its twin never."""
-    from tests.planted.expected_waits import RELIES
-
+    relies = expected("undocumented_waits")
     pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), module="undocumented_waits", twins=twins))
     if twins == "BROKEN":
         assert run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:1").ret == 0
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:1+promised")
-    result.assert_outcomes(passed=len(RELIES))
+    result.assert_outcomes(passed=len(relies))
     named = re.findall(
         r"^unpromised: \S+\[(\w+)\] .*\n  repeat: .*\n  relies on an undocumented wait: (\w+),",
         str(result.stdout),
         re.MULTILINE,
     )
-    assert dict(named) == (RELIES if twins == "BROKEN" else {})
+    assert dict(named) == (relies if twins == "BROKEN" else {})
     assert len(failures(result)) == len(named)
