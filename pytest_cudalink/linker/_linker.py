@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import sys
 import weakref
-from dataclasses import replace
 from functools import cache
 from typing import Self
 
@@ -55,47 +54,8 @@ def _close_all() -> None:
             sys.excepthook(*sys.exc_info())
 
 
-@cache
-def _decision(  # noqa: PLR0917 (a cache looks positional arguments up in half the time)
-    driver: CudaVersion | None,
-    nvjitlink: CudaVersion | None,
-    inputs_have_ltoir: bool,
-    lto_requested: bool,
-    policy: str,
-    driver_asked: bool,
-) -> Decision:
-    """Return the decision of the table; the same one for the same situation."""
-    return replace(explain(driver, nvjitlink, inputs_have_ltoir, lto_requested, policy), driver_asked=driver_asked)
-
-
-@cache
-def _forced_decision(  # noqa: PLR0917 (a cache looks positional arguments up in half the time)
-    backend: Backend,
-    driver: CudaVersion | None,
-    nvjitlink: CudaVersion | None,
-    inputs_have_ltoir: bool,
-    lto_requested: bool,
-    source: str,
-) -> Decision:
-    """Return the decision for a backend that is forced; the same one for the same situation."""
-    return Decision(
-        backend=backend,
-        policy="none",
-        row="forced",
-        driver=driver,
-        nvjitlink=nvjitlink,
-        inputs_have_ltoir=inputs_have_ltoir,
-        lto_requested=lto_requested,
-        because=f"forced by {source}",
-        driver_asked=backend == "driver",
-    )
-
-
-@cache
-def _is_known(arch: str, version: CudaVersion | None) -> bool:
-    """Whether a CUDA release links for an architecture; raises ValueError for one that no release has."""
-    _, number, suffix = parse_architecture(arch)
-    return f"sm_{number}{suffix}" in known_architectures(version)
+#: A situation has one decision, that of the table or a forced one: to make it again costs a twentieth of a link.
+_decision, _kept = cache(explain), cache(Decision)
 
 
 class Linker:
@@ -177,7 +137,8 @@ class Linker:
         policy = policy or self._options.policy or forcing.default_policy()
         nvjitlink = probes.nvjitlink_version()
         asked = driver_matters(nvjitlink, ltoir, lto, policy)
-        return _decision(probes.driver_version() if asked else None, nvjitlink, ltoir, lto, policy, asked)
+        driver = probes.driver_version() if asked else None
+        return _decision(driver, nvjitlink, ltoir, lto, policy, driver_asked=asked)
 
     def _forced(self, backend: Backend | None) -> BackendChoice:
         """Return the choice that skips the table: the argument, else `forcing`, else that of the run for this link."""
@@ -206,7 +167,8 @@ class Linker:
             raise ValueError(msg)
         else:
             driver = probes.driver_version()
-        return _forced_decision(backend, driver, nvjitlink, self._has_ltoir, self._options.lto_requested, source)
+        lto, why, asked = self._options.lto_requested, f"forced by {source}", backend == "driver"
+        return _kept(backend, "none", "forced", driver, nvjitlink, self._has_ltoir, lto, why, driver_asked=asked)
 
     @property
     def _first_ltoir(self) -> str:
@@ -245,10 +207,10 @@ class Linker:
     def _resolve_arch(self, backend: Backend, version: CudaVersion | None) -> str:
         arch, source = self._wanted_arch()
         try:
-            known = _is_known(arch, version)
+            _, number, suffix = parse_architecture(arch)
         except ValueError as error:
             raise ValueError(f"Linker: the architecture of {source} is not known here: {error}") from None
-        if not known:
+        if f"sm_{number}{suffix}" not in known_architectures(version):
             where = f"CUDA {version}" if version else "CUDA"
             what = f"{source} = {arch!r} is not an architecture of {where} (backend {backend})"
             raise ValueError(f"{what}; known: {', '.join(known_architectures(version))}")

@@ -159,6 +159,8 @@ def explain(
     inputs_have_ltoir: bool,
     lto_requested: bool,
     policy: str = DEFAULT_POLICY,
+    *,
+    driver_asked: bool = True,
 ) -> Decision:
     """Return the decision of the table, with its reason; a row that is an error is returned, not raised.
 
@@ -167,6 +169,7 @@ def explain(
     `inputs_have_ltoir`: some input can only be linked as LTO-IR.
     `lto_requested`: link-time optimization or PTX output was requested.
     `policy`: name of a policy.
+    `driver_asked`: False where `driver` is None because its version would change nothing.
     Raises ValueError if the policy does not exist.
     """
     major = driver.major if isinstance(driver, CudaVersion) else driver
@@ -182,6 +185,7 @@ def explain(
         lto_requested=lto_requested,
         because=row.because,
         error=row.message,
+        driver_asked=driver_asked,
     )
 
 

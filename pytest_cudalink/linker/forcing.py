@@ -6,7 +6,6 @@ This module is the one owner of that state. What a run forces is `pytest_cudalin
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 from ..compat.names import DEFAULT_POLICY
 from ..targets.base import Backend, BackendChoice, Bundled
@@ -49,26 +48,8 @@ def default_policy() -> str:
     """Return the policy of a `Linker` that names none: the plugin's, else ``CUDALINK_POLICY``, else strict-major."""
     if _policy is not None:
         return _policy
-    name = from_environment("CUDALINK_POLICY")
+    name = os.environ.get("CUDALINK_POLICY")
     return policy_named(name).name if name else DEFAULT_POLICY
-
-
-def from_environment(name: str) -> str | None:
-    """Return an environment variable, or None.
-
-    Every link asks. ``os.environ.get`` raises and catches a KeyError for a name that is not there, which costs as much
-    as the choice of the backend.
-    """
-    values = getattr(os.environ, "_data", None)
-    if values is not None and _key_in_environment(name) not in values:
-        return None
-    return os.environ.get(name)
-
-
-@cache
-def _key_in_environment(name: str) -> object:
-    """Return the name as ``os.environ`` keeps it: bytes, on Windows text in capitals."""
-    return os.environ.encodekey(name)
 
 
 def set_default_policy(name: str | None) -> str | None:

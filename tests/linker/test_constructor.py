@@ -1,6 +1,5 @@
 """What `Linker` does before it calls a library: the order of its checks, and every row of the table."""
 
-import os
 import threading
 from collections.abc import Iterator
 
@@ -174,17 +173,6 @@ def test_a_kept_decision_is_for_its_situation_alone(no_libraries, sample_code) -
     assert decide("ptx", "13.0", "13.0", "released").policy == "released"
     assert decide("ptx", "12.9", "13.0").backend == "driver"
     assert decide("ptx", "13.0", "13.0") == first
-
-
-def test_variables_of_the_environment(monkeypatch) -> None:
-    """A variable is seen as soon as it is set, also in an environment that a test replaces."""
-    monkeypatch.delenv("CUDALINK_ODD", raising=False)
-    assert forcing.from_environment("CUDALINK_ODD") is None
-    monkeypatch.setenv("CUDALINK_ODD", "yes")
-    assert forcing.from_environment("CUDALINK_ODD") == "yes"
-    monkeypatch.setattr(os, "environ", {"CUDALINK_ODD": "no"})
-    assert forcing.from_environment("CUDALINK_ODD") == "no"
-    assert forcing.from_environment("CUDALINK_OTHER") is None
 
 
 def test_what_hooks_receive_is_read_once(sample_code) -> None:

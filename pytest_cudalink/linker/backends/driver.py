@@ -64,8 +64,6 @@ class _Calls:
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library  # kept: its address is the key under which `_calls` finds this object
-
         def function(name: str, *types: Any) -> Callable[..., int]:
             return cast("Callable[..., int]", ctypes.CFUNCTYPE(ctypes.c_int, *types)((name, library)))
 
@@ -86,19 +84,8 @@ class _Calls:
         self.destroy = function("cuLinkDestroy", pointer)
 
 
-_kept_calls: dict[int, _Calls] = {}
-
-
-def _calls() -> _Calls:
-    """Return the functions of the driver library of this process.
-
-    Raises DriverNotFoundError if no driver is installed.
-    """
-    library = libcuda.library()
-    kept = _kept_calls.get(id(library))
-    if kept is None:
-        kept = _kept_calls[id(library)] = _Calls(library)
-    return kept
+#: The functions of a driver library, which are made once.
+_calls_of = cache(_Calls)
 
 
 def _text(address: int, written: int) -> str:
@@ -203,7 +190,7 @@ class DriverLinkState(LinkState):
             raise
 
     def _create(self, options: list[DriverOption]) -> None:
-        self._calls = calls = _calls()
+        self._calls = calls = _calls_of(libcuda.library())
         self._context = _Context(calls)
         try:
             self._context.find()

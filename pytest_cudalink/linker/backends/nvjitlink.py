@@ -1,6 +1,6 @@
 """The nvJitLink backend, through cuda-bindings but for the calls that it cannot make for us.
 
-Three measurements stand behind `WatchedLibrary`:
+Three measurements stand behind `WatchedFunctions`:
 
 - nvJitLink 13.0 reads a cubin whose ``.debug_frame`` has another type, prints ``fatal   : Internal error: unexpected
   reloc section`` on stderr, and returns success and an image that lacks a part: so what it prints is watched.
@@ -13,11 +13,11 @@ Three measurements stand behind `WatchedLibrary`:
 import ctypes
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
-from functools import cache, lru_cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import probes
 from ...versions import CudaVersion
@@ -26,6 +26,8 @@ from .state import LinkState
 
 _OURS = Path(__file__).parents[1] / "lib" / "libcudalink-watched.so"
 _PRINTED_FATAL = 1 << 16  # native/watched.h
+#: The functions of `WatchedFunctions`, as nvJitLink and our library name them.
+_CALLS = ("Create", "Destroy", "AddData", "Complete")
 
 
 @cache
@@ -48,62 +50,35 @@ def _ours() -> Any:
     return library
 
 
-@lru_cache(maxsize=64)
-def _texts(options: tuple[str, ...]) -> Any:
-    """Return the options as C takes them; nvJitLinkCreate only reads them."""
-    return (c_char_p * len(options))(*(option.encode() for option in options))
+class WatchedFunctions(NamedTuple):
+    """The functions of one libnvJitLink, each in one call of our C, which returns nvJitLink's result.
 
-
-class WatchedLibrary:
-    """The watched functions of one libnvJitLink.
-
-    `add_data`, `complete`, `create`, `destroy`: addresses of nvJitLinkAddData, nvJitLinkComplete, nvJitLinkCreate and
-    nvJitLinkDestroy.
+    `create` and `destroy` get the address of the caller's memory for the handle: without a handle the latter does
+    nothing. The caller of `add` keeps the name until the handle is destroyed.
     """
 
-    __slots__ = (
-        *("_add", "_add_data", "_complete", "_completes", "_create", "_creates", "_destroy", "_destroys", "_line"),
-    )
+    create: Callable[..., int]
+    destroy: Callable[..., int]
+    add: Callable[..., int]
+    complete: Callable[..., int]
 
-    def __init__(self, add_data: int, complete: int, create: int = 0, destroy: int = 0) -> None:
-        ours = _ours()
-        self._add_data, self._completes, self._creates, self._destroys = add_data, complete, create, destroy
-        self._create, self._destroy = ours.cudalinkCreate, ours.cudalinkDestroy
-        self._add, self._complete, self._line = ours.cudalinkAddData, ours.cudalinkComplete, ours.cudalinkFatalLine
 
-    def create(self, handle: c_void_p, options: Sequence[str]) -> int:
-        """Create a handle in the caller's memory, and return nvJitLink's result."""
-        return int(self._create(self._creates, byref(handle), len(options), _texts(tuple(options))))
+def split(result: int) -> tuple[int, str]:
+    """Return the result of this thread's last call without our mark, and the fatal line that it printed or ``""``.
 
-    def destroy(self, handle: c_void_p) -> int:
-        """Destroy the handle in the caller's memory, and return nvJitLink's result; does nothing without one."""
-        return int(self._destroy(self._destroys, byref(handle)))
-
-    def add(self, handle: int, kind: int, data: bytes, name: bytes) -> int:
-        """Add an input, and return nvJitLink's result; the caller keeps `name` until the handle is destroyed."""
-        return int(self._add(self._add_data, handle, kind, data, len(data), name))
-
-    def complete(self, handle: int) -> int:
-        """Link, and return nvJitLink's result."""
-        return int(self._complete(self._completes, handle))
-
-    def split(self, result: int) -> tuple[int, str]:
-        """Return the result of this thread's last call without our mark, and the fatal line that it printed or ``""``.
-
-        Needed only for a result that is not 0.
-        """
-        if not result & _PRINTED_FATAL:
-            return result, ""
-        return result & ~_PRINTED_FATAL, self._line().decode("utf-8", "replace")
+    Needed only for a result that is not 0.
+    """
+    fatal = _ours().cudalinkFatalLine().decode("utf-8", "replace") if result & _PRINTED_FATAL else ""
+    return result & ~_PRINTED_FATAL, fatal
 
 
 @cache
-def library(path: str) -> WatchedLibrary:
+def library(path: str) -> WatchedFunctions:
     """Return the functions of the libnvJitLink at a path, which is loaded already, and watch what it prints."""
-    loaded = ctypes.CDLL(path)
-    _ours().cudalinkWatch(loaded._handle)  # noqa: SLF001 (ctypes has no public name for it)
-    calls = ("nvJitLinkAddData", "nvJitLinkComplete", "nvJitLinkCreate", "nvJitLinkDestroy")
-    return WatchedLibrary(*(ctypes.cast(getattr(loaded, call), c_void_p).value or 0 for call in calls))
+    loaded, ours = ctypes.CDLL(path), _ours()
+    ours.cudalinkWatch(loaded._handle)  # noqa: SLF001 (ctypes has no public name for it)
+    calls = {name: ctypes.cast(getattr(loaded, f"nvJitLink{name}"), c_void_p) for name in _CALLS}
+    return WatchedFunctions(*(partial(getattr(ours, f"cudalink{name}"), call) for name, call in calls.items()))
 
 
 # nvJitLinkInputType of nvJitLink.h
@@ -145,10 +120,11 @@ class NvJitLinkState(NvJitLinkErrors):
     def __init__(self, options: list[str]) -> None:
         super().__init__()
         self._api = _bindings()
-        self._functions: WatchedLibrary = library(probes.nvjitlink().path or "")
+        self._functions = library(probes.nvjitlink().path or "")
         self._names: list[bytes] = []  # nvJitLink reads them when it completes
         try:
-            result = self._functions.create(self._cell, options)
+            texts = (c_char_p * len(options))(*(option.encode() for option in options))
+            result = self._functions.create(byref(self._cell), len(options), texts)
         except BaseException:
             self.close()
             raise
@@ -157,7 +133,7 @@ class NvJitLinkState(NvJitLinkErrors):
 
     def _add(self, kind: str, code: bytes, name: bytes) -> None:
         self._names.append(name)
-        result = self._functions.add(self.handle, INPUT_TYPES[kind], code, name)
+        result = self._functions.add(self.handle, INPUT_TYPES[kind], code, len(code), name)
         if result:
             raise self._refused("nvJitLinkAddData", result)
 
@@ -181,7 +157,7 @@ class NvJitLinkState(NvJitLinkErrors):
         return bytes(image)
 
     def _release(self) -> None:
-        if self._functions.destroy(self._cell):
+        if self._functions.destroy(byref(self._cell)):
             raise RuntimeError("nvJitLinkDestroy failed")
         self._names.clear()
 
@@ -196,7 +172,7 @@ class NvJitLinkState(NvJitLinkErrors):
             self.info_log = text.rstrip(b"\0").decode("utf-8", "replace")
 
     def _refused(self, call: str, result: int) -> LinkError:
-        code, fatal = self._functions.split(result)
+        code, fatal = split(result)
         if code:
             return self._failure(call, code)
         self.read_logs()
