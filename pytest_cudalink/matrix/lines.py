@@ -17,20 +17,17 @@ def lines(text: str) -> dict[Path, int]:
     """Return the line, from 1, of every table header and key of a valid TOML text; an inline table is one key."""
     numbers: dict[Path, int] = {}
     counts: dict[Path, int] = {}
-    prefix: Path = ()
+    table: Path = ()
     for number, statement in _statements(text):
+        content, is_header = tomllib.loads(statement), statement.lstrip().startswith("[")
         if statement.lstrip().startswith("[["):
-            keys = _resolve(_keys(tomllib.loads(statement)), counts)
-            counts[keys] = counts.get(keys, -1) + 1
-            prefix = (*keys, counts[keys])
-        elif statement.lstrip().startswith("["):
-            prefix = _resolve(_keys(tomllib.loads(statement)), counts)
-        else:
-            for keys in _leaves(tomllib.loads(statement)):
-                for length in range(1, len(keys) + 1):
-                    numbers.setdefault((*prefix, *keys[:length]), number)
-        for length in range(1, len(prefix) + 1):
-            numbers.setdefault(prefix[:length], number)
+            array = [path for path in _paths(content, counts) if isinstance(path[-1], str)][-1]
+            counts[array] = counts.get(array, -1) + 1
+        paths = [*_paths(content, counts, () if is_header else table)]
+        if is_header:
+            table = paths[-1]
+        for path in paths:
+            numbers.setdefault(path, number)
     return numbers
 
 
@@ -66,32 +63,14 @@ def _whole(text: str) -> bool:
     return True
 
 
-def _keys(content: dict[str, object]) -> list[str]:
-    """Return the keys of a header: one for each level."""
-    keys = []
-    level: Any = content
-    while level:
-        if isinstance(level, dict):
-            ((key, level),) = level.items()
-            keys.append(key)
-        else:
-            level = level[0]
-    return keys
-
-
-def _resolve(keys: list[str], counts: dict[Path, int]) -> Path:
-    """Return a header's keys with the current element of each array of tables; the last key is unchanged."""
-    path: Path = ()
-    for position, key in enumerate(keys):
-        path = (*path, key)
-        if position < len(keys) - 1 and path in counts:
-            path = (*path, counts[path])
-    return path
-
-
-def _leaves(content: dict[str, object]) -> Iterator[Path]:
+def _paths(content: dict[str, Any], counts: dict[Path, int], above: Path = ()) -> Iterator[Path]:
+    """Yield the keys of a statement, each below those around it, with the current elements of arrays of tables."""
     for key, value in content.items():
-        if isinstance(value, dict) and value:
-            yield from ((key, *rest) for rest in _leaves(value))
-        else:
-            yield (key,)
+        path: Path = (*above, key)
+        yield path
+        if path in counts:
+            path = (*path, counts[path])
+            yield path
+        inner = value[0] if path[-1] != key and isinstance(value, list) else value
+        if isinstance(inner, dict):
+            yield from _paths(inner, counts, path)

@@ -22,9 +22,22 @@ _BUILTIN = frozenset(
     {"void", "char", "short", "int", "long", "float", "double", "unsigned", "signed", "size_t"}
     | {f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
-_TIERS = ("core", "optional")
-_ANSWERS = ("name", "text")
-_ADAPTERS = ("function_attributes", "graph_instantiate", "properties", "properties_v2", "runtime_version")
+#: The keys of a library and of a function, each with the type of its value, or its values; a list is one of texts.
+_LIBRARY_KEYS: dict[str, Any] = {
+    **dict.fromkeys(("stem", "version", "companion"), str),
+    **dict.fromkeys(("names", "wheels", "folders"), list),
+    **dict.fromkeys(("missing_library", "missing_symbol"), int),
+    **dict.fromkeys(("hint", "results"), dict),
+    "homes": bool,
+}
+_FUNCTION_KEYS: dict[str, Any] = {
+    **dict.fromkeys(("prototype", "symbol", "since", "until", "older"), str),
+    "tier": ("core", "optional"),
+    "out": list,
+    "error": int,
+    "answer": ("name", "text"),
+    "adapter": ("function_attributes", "graph_instantiate", "properties", "properties_v2", "runtime_version"),
+}
 
 
 class CatalogError(ValueError):
@@ -87,16 +100,16 @@ class CatalogLibrary:
     name: str
     stem: str
     names: tuple[str, ...]
-    wheels: tuple[str, ...]
-    homes: bool
-    folders: tuple[str, ...]
-    version: str
-    hint: tuple[str, int] | None
-    companion: str
     missing_library: int
     missing_symbol: int
+    hint: tuple[str, int] | None
     results: Mapping[int, str]
-    functions: tuple[Function, ...] = ()
+    functions: tuple[Function, ...]
+    wheels: tuple[str, ...] = ()
+    homes: bool = True
+    folders: tuple[str, ...] = ()
+    version: str = ""
+    companion: str = ""
 
 
 @dataclass(frozen=True)
@@ -224,24 +237,9 @@ def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> CatalogL
     where = f"libraries.{name}"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise CatalogError(f"{where}: a library is named by small letters, digits and _")
-    keys = _Keys(where, entry)
-    library = CatalogLibrary(
-        name=name,
-        hint=_hint(where, keys.take("hint", dict, default=None)),
-        stem=keys.take("stem", str),
-        names=tuple(keys.texts("names")),
-        wheels=tuple(keys.texts("wheels", [])),
-        homes=keys.take("homes", bool, default=True),
-        folders=tuple(keys.texts("folders", [])),
-        version=keys.take("version", str, default=""),
-        companion=keys.take("companion", str, default=""),
-        missing_library=keys.take("missing_library", int),
-        missing_symbol=keys.take("missing_symbol", int),
-        results=_results(where, keys.take("results", dict, default={})),
-        functions=functions,
-    )
-    keys.finish()
-    return library
+    values = _checked(where, entry, _LIBRARY_KEYS, "stem", "names", "missing_library", "missing_symbol")
+    hint, results = _hint(where, values.pop("hint", None)), _results(where, values.pop("results", {}))
+    return CatalogLibrary(name, hint=hint, results=results, functions=functions, **values)
 
 
 def _hint(where: str, hint: dict[str, Any] | None) -> tuple[str, int] | None:
@@ -262,35 +260,20 @@ def _results(where: str, results: dict[str, Any]) -> dict[int, str]:
 
 
 def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Function:
-    keys = _Keys(where, entry)
-    prototype = keys.take("prototype", str)
-    symbol = keys.take("symbol", str, default=name)
+    values = _checked(where, entry, _FUNCTION_KEYS, "prototype")
+    prototype, symbol, outputs = values.pop("prototype"), values.pop("symbol", name), values.pop("out", ())
     match = _PROTOTYPE.match(" ".join(prototype.split()))
     if match is None:
         raise CatalogError(f"{where}: not a prototype: {prototype!r}; parameters that are functions need a named type")
     if match["name"] != symbol:
         raise CatalogError(f"{where}: the prototype declares {match['name']}, the symbol is {symbol}")
     parameters = tuple(_parameters(where, match["parameters"]))
-    known = {parameter.name for parameter in parameters}
-    function = Function(
-        name=name,
-        symbol=symbol,
-        result=_plain(match["result"]),
-        parameters=parameters,
-        tier=keys.take("tier", str, default="core", choices=_TIERS),
-        since=keys.take("since", str, default=None),
-        until=keys.take("until", str, default=None),
-        outputs=tuple(_output(where, text, parameters) for text in keys.texts("out", [])),
-        error=keys.take("error", int, default=None),
-        older=keys.take("older", str, default=None),
-        answer=keys.take("answer", str, default=None, choices=_ANSWERS),
-        adapter=keys.take("adapter", str, default=None, choices=_ADAPTERS),
-    )
-    keys.finish()
+    written = tuple(_output(where, text, parameters) for text in outputs)
+    function = Function(name, symbol, _plain(match["result"]), parameters, outputs=written, **values)
     if function.answer and not _explains(function):
         msg = f"{where}: answer = {function.answer!r}: expected an error code first, and a text as result or in 'out'"
         raise CatalogError(msg)
-    if len(known) < len(parameters):
+    if len({parameter.name for parameter in parameters}) < len(parameters):
         raise CatalogError(f"{where}: two parameters have the same name")
     for word in function.type_words:
         if word != "const" and word not in _BUILTIN and word not in types:
@@ -334,40 +317,23 @@ def _output(where: str, text: str, parameters: tuple[Parameter, ...]) -> Output:
     return Output(parameter.name, match["length"], int(match["size"]) if match["size"] else None)
 
 
-class _Keys:
-    """The keys of one table: each is taken and checked once; `finish` refuses the rest."""
-
-    def __init__(self, where: str, entry: Any) -> None:
-        self.where = where
-        if not isinstance(entry, dict):
-            raise CatalogError(f"{where}: expected a table")
-        self.left = dict(entry)
-
-    _REQUIRED: Any = object()
-
-    def take(self, key: str, kind: type, *, default: Any = _REQUIRED, choices: tuple[str, ...] = ()) -> Any:
-        """One value of the given type."""
-        value = self.left.pop(key, default)
-        if value is self._REQUIRED:
-            raise CatalogError(f"{self.where}: {key!r} is missing")
-        if value is default:
-            return value
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise CatalogError(f"{self.where}: {key} = {value!r} must be {kind.__name__}")
+def _checked(where: str, entry: Any, known: Mapping[str, Any], *required: str) -> dict[str, Any]:
+    """Return the values of a table's keys, with lists as tuples; refuse other keys and other values."""
+    if not isinstance(entry, dict):
+        raise CatalogError(f"{where}: expected a table")
+    if missing := [key for key in required if key not in entry]:
+        raise CatalogError(f"{where}: {missing[0]!r} is missing")
+    if unknown := entry.keys() - known.keys():
+        raise CatalogError(f"{where}: unknown key {min(unknown)!r}")
+    for key, value in entry.items():
+        kind = known[key]
+        of_type: Any = str if isinstance(kind, tuple) else kind
+        if not isinstance(value, of_type) or (kind is int and isinstance(value, bool)):
+            raise CatalogError(f"{where}: {key} = {value!r} must be {of_type.__name__}")
         if isinstance(value, int) and not -(2**31) <= value < 2**31:
-            raise CatalogError(f"{self.where}: {key} = {value!r} must fit into an int of C")
-        if choices and value not in choices:
-            raise CatalogError(f"{self.where}: {key} = {value!r}: expected one of {', '.join(choices)}")
-        return value
-
-    def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
-        """A list of texts."""
-        values = self.take(key, list, default=default)
-        if not all(isinstance(value, str) for value in values):
-            raise CatalogError(f"{self.where}: {key} must be a list of texts")
-        return list(values)
-
-    def finish(self) -> None:
-        """Refuse the keys that were not taken."""
-        if self.left:
-            raise CatalogError(f"{self.where}: unknown key {min(self.left)!r}")
+            raise CatalogError(f"{where}: {key} = {value!r} must fit into an int of C")
+        if isinstance(kind, tuple) and value not in kind:
+            raise CatalogError(f"{where}: {key} = {value!r}: expected one of {', '.join(kind)}")
+        if kind is list and not all(isinstance(text, str) for text in value):
+            raise CatalogError(f"{where}: {key} must be a list of texts")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
