@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink.emulator.recorder.execute import Program, execute
+from pytest_cudalink.emulator.recorder.execute import Interpreter, Program, execute
 
 ENTRIES = Path(__file__).parents[2] / "tests" / "data" / "fatbin-entries"
 CASES_FILE = Path(__file__).with_name("fatbins.txt")
@@ -170,7 +170,7 @@ def _answer(calls: Program, answers: list[Any]) -> list[Any]:
 
 def _answers(calls: Program) -> list[Any]:
     """The answers of a process that begins with the driver, which reads its variables once."""
-    return execute([*_START, *calls], ctypes.CDLL("libcuda.so.1"), images=lambda case: fatbin(CASES[case]))
+    return execute([*_START, *calls], Interpreter(ctypes.CDLL("libcuda.so.1"), lambda case: fatbin(CASES[case])))
 
 
 def record(variables: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from campaigns.conformance.programs.open_answers import left_open
 from campaigns.conformance.programs.record import load
 from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.emulator.recorder import record as recorder
-from pytest_cudalink.emulator.recorder.execute import execute, layouts
+from pytest_cudalink.emulator.recorder.execute import Interpreter, execute, layouts
 from pytest_cudalink.emulator.recorder.grade import ENDS
 
 GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
@@ -324,7 +324,7 @@ class _Dying:
 
 
 def test_a_program_stops_at_a_signal() -> None:
-    answers = execute([["cuInit", 0], ["cuInit", 0], ["cuInit", 0]], _Dying())
+    answers = execute([["cuInit", 0], ["cuInit", 0], ["cuInit", 0]], Interpreter(_Dying()))
     assert answers == [[0], ["signal", "SIGABRT"]]
 
 

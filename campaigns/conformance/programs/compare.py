@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cudalink.emulator.recorder import grade
-from pytest_cudalink.emulator.recorder.execute import WAITED, Answer, Program, execute
+from pytest_cudalink.emulator.recorder.execute import Answer, Program, execute
 from pytest_cudalink.emulator.recorder.grade import Difference, Result
 
-from .images import image
+from .gates import WAITED, GatedInterpreter, without_waits
 from .open_answers import done, left_open
 from .record import load, seeds_of
 
@@ -76,8 +76,8 @@ def tally(results: list[Result], part: str) -> Tally:
 def compare(seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]) -> Result:
     """The comparison of one program's answers, without those that `open_answers` lists."""
     left_out = set().union(*left_open(theme, program, real, ours).values())
-    compared = [None if number in left_out else answer for number, answer in enumerate(real)]
-    return grade.compare(seed, theme, program, compared, ours)
+    theirs, own = without_waits([None if at in left_out else answer for at, answer in enumerate(real)], ours)
+    return grade.compare(seed, theme, program, theirs, own)
 
 
 def profile(device: str) -> str:
@@ -125,31 +125,10 @@ def _worker(source: str, target: str) -> int:
     """Replay programs of a file on the libcuda of this process."""
     library = ctypes.CDLL("libcuda.so.1")
     given = json.loads(Path(source).read_text(encoding="utf-8"))
-    rows = (
-        [seed, execute(program, library, waits=frozenset(waits), done=frozenset(ready), images=image)]
-        for seed, program, waits, ready in given
-    )
+    rows = ([seed, execute(program, GatedInterpreter(library, waits, ready))] for seed, program, waits, ready in given)
     with Path(target).open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return 0
-
-
-def _text(argument: Any) -> str:
-    """An argument for readers."""
-    if isinstance(argument, int):
-        return f"{argument:#x}" if argument > 1 << 30 else str(argument)
-    if isinstance(argument, float):
-        return str(argument)
-    if isinstance(argument, str):
-        return repr(argument[1:]) if argument[0] == "'" else argument
-    if argument[0] in ("o", "io"):
-        return f"&{argument[1]}" + (f"[{argument[2]}]" if argument[0] == "o" and len(argument) > 2 else "")
-    if argument[0] == "S":
-        fields = ", ".join(f"{name}={_text(value)}" for name, value in argument[2].items())
-        return f"{{{fields}}}" if fields else "&" + str(argument[1]).removeprefix("CUDA_")
-    if argument[0] in ("A", "P"):
-        return "[" + ", ".join(map(_text, argument[1])) + "]"
-    return "[" + ", ".join(map(_text, argument[2])) + "]" if argument[0] == "L" else str(argument[1])
 
 
 def _answer(answer: Answer) -> str:
@@ -164,7 +143,7 @@ def show(program: Program, real: list[Answer], ours: list[Answer], result: Resul
         own = _answer(ours[number]) if number < len(ours) else "(ended)"
         mark = "!" if number in different else " "
         answers = theirs if theirs == own else f"{theirs}  | ours: {own}"
-        print(f"{mark} ${number:<3} {call[0]}({', '.join(map(_text, call[1:]))}) -> {answers}")
+        print(f"{mark} ${number:<3} {call[0]}({', '.join(map(json.dumps, call[1:]))}) -> {answers}")
 
 
 def _print_groups(results: list[Result], name: str) -> None:
@@ -178,7 +157,7 @@ def _print_groups(results: list[Result], name: str) -> None:
         print(f"{len(several):5} {symbol}: {real} -> {ours}  seed:call {seeds}")
 
 
-def main() -> int:  # noqa: C901 (one branch for each option)
+def main() -> int:
     """Replay, compare and print."""
     if sys.argv[1:2] == ["--worker"]:
         return _worker(*sys.argv[2:4])
@@ -217,8 +196,6 @@ def main() -> int:  # noqa: C901 (one branch for each option)
         mine = [result for result in results if result.theme == theme]
         both = tally(mine, part_of(theme))
         print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
-    if early := sum(result.early for result in results):
-        print(f"{early} calls waited for a gate on the real driver alone")
     _print_groups(results, options.function)
     return 0
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pytest_cudalink.emulator.recorder.execute import NOT_READY, QUERIES, WAITED, Answer, Program
+from pytest_cudalink.emulator.recorder.execute import NOT_READY, QUERIES, Answer, Program
 from pytest_cudalink.emulator.recorder.grade import ENDS, references
 
 from .api import FUNCTIONS, KINDS, WRITES
+from .gates import WAITED
 
 #: Functions that put work into a stream, with the position of the stream behind their name.
 _WORK = {

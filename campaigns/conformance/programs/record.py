@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cudalink.emulator.recorder import record as recorder
+from pytest_cudalink.emulator.recorder.asking import OpenedLibraries, described
 from pytest_cudalink.emulator.recorder.execute import execute
 
+from .gates import GatedInterpreter
 from .generate import generate
-from .images import image
 
 
 def seeds_of(text: str) -> list[int]:
@@ -52,7 +53,7 @@ def _work(job: int, jobs: int, seeds: Sequence[int], devices: int, deadline: flo
             if time.monotonic() > deadline:
                 break
             theme, program = generate(seed)
-            answers = execute(program, library, seconds=20, images=image)
+            answers = execute(program, GatedInterpreter(library))
             file.write(json.dumps([seed, theme, program, answers], separators=(",", ":")) + "\n")
             file.flush()
 
@@ -60,24 +61,11 @@ def _work(job: int, jobs: int, seeds: Sequence[int], devices: int, deadline: flo
 def _about() -> dict[str, Any]:
     """Driver, version and device."""
     try:
-        library, management = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvidia-ml.so.1")
+        about = described(OpenedLibraries("libcuda.so.1", "libnvidia-ml.so.1"))
     except OSError as error:
         return {"error": str(error)}
-    number, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    name, release = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
-    library.cuInit(0)
-    library.cuDriverGetVersion(ctypes.byref(number))
-    library.cuDeviceGetName(name, 96, 0)
-    library.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)
-    library.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
-    management.nvmlInit_v2()
-    management.nvmlSystemGetDriverVersion(release, 96)
-    return {
-        "cuda": f"{number.value // 1000}.{number.value % 1000 // 10}",
-        "device": name.value.decode(),
-        "arch": f"sm_{major.value}{minor.value}",
-        "driver": release.value.decode(),
-    }
+    device = about["devices"][0]
+    return {"cuda": about["cuda"], "device": device["name"], "arch": device["arch"], "driver": about["driver"]}
 
 
 def record(seeds: Sequence[int], processes: int = 1, seconds: float = 480, devices: int = 1) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...base import scratch
-from .execute import execute
+from .execute import Interpreter, execute
 
 #: Seconds of one question.
 _QUESTION: Final = 20
@@ -25,7 +25,7 @@ _ATTRIBUTES: Final = 160
 _DEVICES: Final = 16
 
 
-class _Libraries:
+class OpenedLibraries:
     """The functions of both libraries, as one; what neither has is an AttributeError.
 
     A library is opened by its first use, in the fork that asks: threads that it starts would not be there after a fork.
@@ -62,7 +62,7 @@ class _Libraries:
             return list(answers)
 
 
-def _described(libraries: _Libraries) -> dict[str, Any]:
+def described(libraries: OpenedLibraries) -> dict[str, Any]:
     """Return versions and devices, without what is the machine's alone."""
     description: dict[str, Any] = {"driver": "", "cuda": "", "init": 0, "devices": []}
     text, number = ctypes.create_string_buffer(96), ctypes.c_int()
@@ -79,7 +79,7 @@ def _described(libraries: _Libraries) -> dict[str, Any]:
     return description
 
 
-def _device(libraries: _Libraries, device: int) -> dict[str, Any]:
+def _device(libraries: OpenedLibraries, device: int) -> dict[str, Any]:
     text, memory, value = ctypes.create_string_buffer(96), ctypes.c_size_t(), ctypes.c_int()
     libraries.cuDeviceGetName(text, 96, device)
     libraries.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
@@ -106,16 +106,16 @@ def main() -> int:
             file.write(json.dumps(parts, separators=(",", ":")) + "\n")
             file.flush()
 
-        asked: Any = _Libraries(given["cuda"], given["nvml"])
+        asked: Any = OpenedLibraries(given["cuda"], given["nvml"])
         if not given["questions"]:
             try:
-                write("described", _described(asked))
+                write("described", described(asked))
             except OSError as error:
                 write("error", str(error))
         for name, calls, *aliases in given["questions"]:
             if time.monotonic() > deadline:
                 break
-            write(name, execute(calls, asked, seconds=_QUESTION, aliases=bool(aliases and aliases[0])))
+            write(name, execute(calls, Interpreter(asked, aliases=bool(aliases and aliases[0])), _QUESTION))
     return 0
 
 

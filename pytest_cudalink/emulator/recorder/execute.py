@@ -21,11 +21,8 @@ table that it was made from. Arguments:
 ``["M", n, v]``                 a structure of n bytes by value, from an earlier value or zeros
 ==============================  ======================================================================================
 
-A symbol that ends with ``@1`` is called in a second thread. Three steps are not calls: ``["!clear", address, n]``
-writes zeros, ``["!open", address]`` writes 1 to a gate, a word of host memory that streams wait for, ``["!read",
-address]`` answers with a word. In a program with such steps a query that answers 600 is asked again for a while, so
-that 600 means "behind a closed gate". A call that does not come back while a gate is closed has "waited" at the end of
-its answer, and all gates are opened for it.
+A symbol that ends with ``@1`` is called in a second thread. A query that answers 600 is asked again for a while.
+`campaigns/conformance/programs/gates.py` adds steps that open and close gates.
 
 ``["!process", [call, ...]]`` runs calls in another process, if the library has a method `elsewhere`, and answers with
 their answers; there ``"^3"`` stands for the bytes that call 3 of this program gave, ``"^fd3"`` for the descriptor.
@@ -61,14 +58,11 @@ UNTOUCHED = 0xEE
 _SIZES = {letter: struct.calcsize(letter) for letter in "iIqQbBfc"}
 _SIZES |= {"h": 8, "H": 8, "s": 8, "x": 8, "X": 1, "H2": 2}
 _MASK = (1 << 64) - 1
-_GATES = ("!clear", "!open", "!read")
 #: Queries, and what they answer while work is not done.
 QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
 NOT_READY = 600
-#: How long work that nothing holds up may take on hardware, and here, in seconds; and how long a call there without a
-#: gate, and here, where the machine may be busy.
-SETTLED, PATIENCE = (0.05, 0.01), (0.4, 3.0)
-WAITED = "waited"
+#: Seconds that work which nothing holds up may take.
+SETTLED = 0.05
 
 
 @cache
@@ -106,9 +100,12 @@ class Alias(Exception):  # noqa: N818 (no error: the call is left out)
 
 
 class Interpreter:
-    """The memory of one program and what its handles are called."""
+    """The memory of one program and what its handles are called.
 
-    def __init__(self, library: ctypes.CDLL, images: Callable[[str], bytes] = image, *, aliases: bool = True) -> None:
+    `aliases`: whether calls whose handle belongs to another object by now are left out.
+    """
+
+    def __init__(self, library: Any, images: Callable[[str], bytes] = image, *, aliases: bool = True) -> None:
         self.library = library
         self.image = images
         self.aliases = aliases
@@ -120,11 +117,8 @@ class Interpreter:
         self.keep: list[Any] = []
         # what the current call gives back: address, letter, count
         self.outs: list[tuple[int, str, int]] = []
-        # of programs about order: two threads, and the gates that streams wait for
         self.threads: list[concurrent.futures.ThreadPoolExecutor] = []
-        self.gates: list[int] = []
-        self.settled = SETTLED[0]
-        self.patience: float | None = PATIENCE[0]
+        self.settled = SETTLED
 
     def buffer(self, data: bytes | int) -> int:
         """Address of new memory, aligned to 128 as a tensor map must be, that lives as long as the program."""
@@ -308,30 +302,6 @@ class Interpreter:
             os.set_inheritable(descriptor, True)  # noqa: FBT003
         return descriptor
 
-    def step(self, symbol: str, arguments: list[int]) -> Answer:
-        """The answer of a step that is not a call."""
-        address = arguments[0]
-        if not address:
-            return [1]
-        if symbol == "!clear":
-            ctypes.memset(address, 0, arguments[1])
-        elif symbol == "!open":
-            self.open([address])
-        else:
-            word, end = ctypes.c_uint32.from_address(address), time.monotonic() + self.settled
-            while not word.value and time.monotonic() < end:
-                time.sleep(0.001)
-            return [0, word.value]
-        return [0]
-
-    def open(self, gates: list[int]) -> bool:
-        """Open gates; return whether one was closed."""
-        words = [ctypes.c_uint32.from_address(gate) for gate in gates]
-        closed = [word for word in words if not word.value]
-        for word in closed:
-            word.value = 1
-        return bool(closed)
-
     def asked_again(self, ask: Callable[[], int]) -> int:
         """The answer of a query that was not ready, after some time for work that nothing holds up."""
         code, end = NOT_READY, time.monotonic() + self.settled
@@ -340,18 +310,16 @@ class Interpreter:
             code = ask()
         return code
 
-    def called(
-        self, function: Any, arguments: list[Any], thread: concurrent.futures.Executor, patience: float | None
-    ) -> tuple[int, bool]:
-        """The code of a call in a thread, and whether it waited for a gate."""
-        future = thread.submit(function, *arguments)
-        try:
-            return int(future.result(patience)), False
-        except concurrent.futures.TimeoutError:
-            waited = self.open(self.gates)
-            return int(future.result()), waited
+    def start(self, program: Program) -> None:
+        """Start the threads of a program that names a second one."""
+        if any("@" in call[0] for call in program):
+            self.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
 
-    def call(self, number: int, call: list[Any], patience: float | None = None) -> Answer:
+    def made(self, function: Any, arguments: list[Any], thread: int) -> int:
+        """The code of a call, which is made in a thread if there are any."""
+        return int(self.threads[thread].submit(function, *arguments).result() if self.threads else function(*arguments))
+
+    def call(self, number: int, call: list[Any]) -> Answer:
         """The answer of one call."""
         self.outs = []
         self.values.append([])
@@ -362,72 +330,24 @@ class Interpreter:
         except Alias:
             return None
         symbol, _, thread = call[0].partition("@")
-        if symbol[0] == "!":
-            return self.step(symbol, [argument.value for argument in arguments])
         try:
             function = getattr(self.library, symbol)
         except AttributeError:
             return ["missing"]
-        if self.threads:
-            executor = self.threads[int(thread or 0)]
-            code, waited = self.called(function, arguments, executor, patience or self.patience)
-        else:
-            executor, code, waited = None, function(*arguments), False
+        ask = partial(self.made, function, arguments, int(thread or 0))
+        code = ask()
         if code == NOT_READY and symbol in QUERIES:
-            ask = partial(function, *arguments)
-            code = self.asked_again(lambda: executor.submit(ask).result() if executor else ask())
-        if executor and symbol.startswith("cuStreamWaitValue") and code == 0:
-            self.gates.append(arguments[1].value)
+            code = self.asked_again(ask)
         answer = [code]
         for place, out in enumerate(self.outs):
             value, seen = self.read(number, place, out, code == 0)
             self.values[-1].append(value if code == 0 else None)
             answer.append(seen)
-        return [*answer, WAITED] if waited else answer
+        return answer
 
 
-def run(
-    program: Program,
-    interpreter: Interpreter,
-    pipe: int,
-    waits: frozenset[int] | None = None,
-    done: frozenset[int] = frozenset(),
-) -> None:
-    """Run a program in this process; every answer is a line of JSON.
-
-    `waits` are the calls that waited for a gate when the program was recorded: all gates are open behind them, and each
-    other call gets more time, because a busy machine is slow without a gate. What was `done` then gets that time, too.
-    """
-    if waits is not None:
-        interpreter.patience = PATIENCE[1]
-    if not any(call[0] in _GATES for call in program):
-        interpreter.patience = None
-    if interpreter.patience or any("@" in call[0] for call in program):
-        interpreter.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
-    for number, call in enumerate(program):
-        known = waits is not None and number in waits
-        if waits is not None:
-            interpreter.settled = PATIENCE[1] if number in done else SETTLED[1]
-        answer = interpreter.call(number, call, 0.05 if known else None)
-        if known:
-            interpreter.open(interpreter.gates)
-        os.write(pipe, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
-
-
-def execute(
-    program: Program,
-    library: ctypes.CDLL,
-    seconds: int = 20,
-    *,
-    waits: frozenset[int] | None = None,
-    done: frozenset[int] = frozenset(),
-    images: Callable[[str], bytes] = image,
-    aliases: bool = True,
-) -> list[Answer]:
-    """The answers of a program that runs in a forked child; a parent must not have initialized the library.
-
-    With `aliases`, calls whose handle belongs to another object by now answer None; `waits` as for `run`.
-    """
+def execute(program: Program, interpreter: Interpreter, seconds: int = 20) -> list[Answer]:
+    """The answers of a program that runs in a forked child; a parent must not have initialized the library."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -438,7 +358,10 @@ def execute(
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silent, stream)
-            run(program, Interpreter(library, images, aliases=aliases), writing, waits, done)
+            interpreter.start(program)
+            for number, call in enumerate(program):
+                answer = json.dumps(interpreter.call(number, call), separators=(",", ":"))
+                os.write(writing, answer.encode() + b"\n")
         except BaseException as error:  # noqa: BLE001 (a mistake of ours must be seen in the recording)
             os.write(writing, json.dumps(["error", repr(error)]).encode() + b"\n")
         finally:

@@ -16,7 +16,7 @@ from ...base.regular_files import DATA, read_text
 from ...base.tables import grouped, read_table
 from ...base.words import counted
 from ...versions import CudaVersion
-from .execute import NOT_READY, WAITED, Answer, Program
+from .execute import NOT_READY, Answer, Program
 from .record import RECORDED, DriverQuestion, RecorderError, load, questions, versions
 
 #: Functions whose differences are shown.
@@ -54,7 +54,6 @@ class Result:
     counted: int = 0
     equal: int = 0
     left_out: int = 0
-    early: int = 0  # calls that waited for a gate on the real driver, and did not on the emulated one
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -102,7 +101,7 @@ def _alike(real: Any, ours: Any, dead: set[int]) -> bool:
     return real == ours or any(int(name[1:].partition(".")[0]) in dead for name in named)
 
 
-def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
+def compare(  # noqa: C901 (the rules of what counts, in their order)
     seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]
 ) -> Result:
     """Return the comparison of one program's answers."""
@@ -113,12 +112,6 @@ def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
     for number, call in enumerate(program):
         theirs = real[number] if number < len(real) else None
         own = ours[number] if number < len(ours) else None
-        if theirs and own and WAITED in (theirs[-1], own[-1]):
-            # calls that wait although no page of CUDA says so are counted apart; a wait of ours alone is a difference
-            result.early += own[-1] != WAITED
-            if theirs[-1] == WAITED:
-                own = [value for value in own if value != WAITED]
-            theirs = [value for value in theirs if value != WAITED]
         if theirs and theirs[0] == "signal":
             # the real driver died: whatever an emulated one answers is better
             break
