@@ -48,9 +48,10 @@ def release_fault(value: str) -> str:
     return ""
 
 
-def _like(pattern: str, needed: str) -> Callable[[str], str]:
-    """Return a check of printable strings that match a pattern."""
-    return lambda value: "" if re.fullmatch(pattern, value) and value.isprintable() else needed
+def _like(pattern: str, needed: str) -> dict[str, Any]:
+    """Return the check and the pattern of a key whose values are printable strings that match it."""
+    fault = lambda value: "" if re.fullmatch(pattern, value) and value.isprintable() else needed  # noqa: E731
+    return {"fault": fault, "pattern": f"^{pattern}$"}
 
 
 def _driver_fault(value: str) -> str:
@@ -97,10 +98,6 @@ def _requirement_fault(value: str) -> str:
         place = re.fullmatch(r"[\w./~][^\s;|&<>`$'\"\\]*", value) and ("/" in value or value.endswith(".whl"))
         return "" if place and value.isprintable() else needed
     return "" if value.isprintable() else needed
-
-
-def _module_fault(value: str) -> str:
-    return "" if all(part.isidentifier() for part in value.split(".")) else "the name of a module, such as 'mylib.core'"
 
 
 def _hidden_fault(value: str) -> str:
@@ -223,8 +220,7 @@ class CellValues:
     python: str = _key(
         "",
         "Python of the environment; left out, the one that runs nox or tox",
-        fault=_like(r"3\.[0-9]{1,2}t?", "a Python such as '3.12'"),
-        pattern=r"^3\.[0-9]{1,2}t?$",
+        **_like(r"3\.[0-9]{1,2}t?", "a Python such as '3.12'"),
         axis=True,
     )
     ctk: str = _key(
@@ -263,9 +259,7 @@ class CellValues:
         words=("highest", "lowest", "lowest-direct"),
         axis=True,
     )
-    provenance: str = _setting(
-        "provenance", fault=_like("/.*", "the absolute path of a folder"), pattern=r"^/", axis=True
-    )
+    provenance: str = _setting("provenance", **_like("/.*", "the absolute path of a folder"), axis=True)
     hidden: tuple[str, ...] = _key(
         (),
         "folders and files that the cell does not see, such as '/usr/local/cuda*'; in a bare cell by default the usual "
@@ -292,7 +286,10 @@ class CellValues:
         only="test",
     )
     imports: tuple[str, ...] = _key(
-        (), "modules that a bare cell imports", fault=_module_fault, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$", only="bare"
+        (),
+        "modules that a bare cell imports",
+        **_like(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "the name of a module, such as 'mylib.core'"),
+        only="bare",
     )
     command: str = _key("", "what a bare cell runs, in words as a shell splits them", fault=_command_fault, only="bare")
     tests: tuple[str, ...] = _key((), "arguments of pytest, such as folders", only="test")
@@ -302,14 +299,13 @@ class CellValues:
     tags: tuple[str, ...] = _key(
         (),
         "words to select cells by",
-        fault=_like(NAME_PATTERN, "a word of letters, digits, '.', '_' and '-'"),
-        pattern=f"^{NAME_PATTERN}$",
+        **_like(NAME_PATTERN, "a word of letters, digits, '.', '_' and '-'"),
         adds=True,
     )
     runs_on: tuple[str, ...] = _key(
-        (), "labels of the CI machine", fault=_like(r".*\S.*", "a label of printable characters")
+        (), "labels of the CI machine", **_like(r".*\S.*", "a label of printable characters")
     )
-    description: str = _key("", "one line for lists", fault=_like(".*", "one line without control characters"))
+    description: str = _key("", "one line for lists", **_like(".*", "one line without control characters"))
     # the packages whose version the cell chooses: `packages` of the file, where that is a table
     versions: Mapping[str, str] = field(default_factory=dict)
 

@@ -97,7 +97,7 @@ def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) 
     gpu = architectures.parse_architecture(arch)[1]
     if not _drives(gpu, driver):
         return DriverAnswer(DriverOutcome.UNDRIVEN)
-    if native := [image for image in images if image.kind == "cubin" and _runs_on(image, gpu)]:
+    if native := [image for image in images if image.kind == "cubin" and serves(image, gpu)]:
         cubin = max(native, key=_specific)
         return DriverAnswer(DriverOutcome.NATIVE if _is_taken_by(cubin, driver) else DriverOutcome.UNKNOWN_FORM, cubin)
     lto = [image for image in images if image.kind == "ltoir" and serves(image, gpu)]
@@ -136,19 +136,12 @@ def _specific(image: DeviceImage) -> tuple[int, bool]:
 
 
 def serves(image: DeviceImage, gpu: int) -> bool:
-    """Whether PTX or LTO-IR can be compiled for a GPU: for its architecture or a later one, if no suffix binds it."""
+    """Whether an image is for a GPU of its architecture or a later one; a suffix binds it, and the major a cubin."""
     if image.suffix == "a":
         return image.number == gpu
-    if image.suffix == "f":
+    if image.suffix == "f" or image.kind == "cubin":
         return _same_family(image.number, gpu)
     return 0 < image.number <= gpu
-
-
-def _runs_on(cubin: DeviceImage, gpu: int) -> bool:
-    """Whether a cubin runs on a GPU: on its own architecture, and on later minor revisions of the same major."""
-    if cubin.suffix == "a":
-        return cubin.number == gpu
-    return _same_family(cubin.number, gpu)
 
 
 def _same_family(number: int, gpu: int) -> bool:

@@ -14,6 +14,7 @@ from ...base.budget import AuditError, Budget
 from ...base.elf import Buffer
 from ...base.tables import read_table
 from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
+from ...environment.installed import Unreadable
 from ...versions import CudaVersion, Needs
 from ..loadable import buffer, count_read
 from ..members import members_of
@@ -73,16 +74,10 @@ class DeviceImage:
         return self.arch[-1:] if self.arch[-1:] in ("a", "f") else ""
 
 
+#: A file, or a place in it, that cannot be read, and why.
+UnreadImage = Unreadable
 #: Endings of names of files that are device code and nothing else.
 _NAMED: Final = (".ptx", ".cubin", ".fatbin", ".ltoir")
-
-
-@dataclass(frozen=True)
-class UnreadImage:
-    """A file, or a place in it, that cannot be read, and why."""
-
-    path: str
-    text: str
 
 
 def images(path: str | Path) -> Iterator[DeviceImage]:
