@@ -71,6 +71,5 @@ def _paths(content: dict[str, Any], counts: dict[Path, int], above: Path = ()) -
         if path in counts:
             path = (*path, counts[path])
             yield path
-        inner = value[0] if path[-1] != key and isinstance(value, list) else value
-        if isinstance(inner, dict):
-            yield from _paths(inner, counts, path)
+        if isinstance(value, dict):
+            yield from _paths(value, counts, path)

@@ -225,7 +225,7 @@ def test_decision_names_what_is_not_known() -> None:
     """An unknown driver is another thing than one that was not asked; an error says what was found."""
     decision = explain(None, None, True, False)
     assert decision.found == "driver unknown, nvJitLink none"
-    assert replace(decision, driver_asked=False).found == "driver not asked, nvJitLink none"
+    assert explain(None, None, True, False, driver_asked=False).found == "driver not asked, nvJitLink none"
     assert decision.backend is None
     assert decision.message == f"{decision.error} (found: {decision.found}; policy strict-major)"
     assert str(decision) == f"error by policy strict-major, row 'no nvJitLink for LTO': {decision.sentence}"
