@@ -113,14 +113,14 @@ def programs(folder: Path, options: argparse.Namespace) -> Result:
         results = [programs_compare.compare(*recorded, other[recorded[0]]) for recorded in mine if recorded[0] in other]
         for theme in PROGRAMS:
             tally = programs_compare.tally(results, theme)
-            if not tally.programs:
+            if not tally.results:
                 result.skip(f"{theme}, compared with {name}", "none of its programs ran in this time, or is the same")
                 continue
-            share = f"{tally.call_share:.2f} %"
-            table.row(name, theme, tally.programs, f"{tally.program_share:.1f} %", tally.calls, share)
+            share = f"{tally.share:.2f} %"
+            table.row(name, theme, len(tally.results), f"{tally.program_share:.1f} %", tally.counted, share)
             least = machines or goals[theme]["calls"]
             sentence = f"{theme}, compared with {name}: {share} of the calls are equal; expected at least {least} %"
-            result.check(sentence, holds=tally.call_share >= least)
+            result.check(sentence, holds=tally.share >= least)
 
     same = {program[0]: program for program in earlier["programs"]}
     kept = {r[0]: same[r[0]][3] for r in mine if r[0] in same and same[r[0]][2] == r[2]}

@@ -18,7 +18,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +32,13 @@ from .record import load, seeds_of
 RECORDED = Path(__file__).parent / "recorded"
 
 
-@dataclass
-class Tally:
+class Tally(grade.Grade):
     """Calls and programs of some results, and how many are equal."""
-
-    calls: int = 0
-    equal_calls: int = 0
-    programs: int = 0
-    equal_programs: int = 0
-
-    @property
-    def call_share(self) -> float:
-        """Percentage of equal calls."""
-        return 100 * self.equal_calls / max(self.calls, 1)
 
     @property
     def program_share(self) -> float:
         """Percentage of programs without a difference."""
-        return 100 * self.equal_programs / max(self.programs, 1)
+        return 100 * sum(not result.differences for result in self.results) / max(len(self.results), 1)
 
 
 #: Parts of the programs: functions of the first release, order behind gates, and all others.
@@ -63,14 +51,7 @@ def part_of(theme: str) -> str:
 
 def tally(results: list[Result], part: str) -> Tally:
     """Calls and programs of one of the `PARTS`."""
-    total = Tally()
-    for result in results:
-        if part_of(result.theme) == part:
-            total.calls += result.counted
-            total.equal_calls += result.equal
-            total.programs += 1
-            total.equal_programs += not result.differences
-    return total
+    return Tally(results=[result for result in results if part_of(result.theme) == part])
 
 
 def compare(seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]) -> Result:
@@ -184,18 +165,11 @@ def main() -> int:
         for recorded, result in zip(programs, results, strict=True):
             show(recorded[2], recorded[3], ours[recorded[0]], result)
         return 0
-    for part in PARTS:
-        found_tally = tally(results, part)
-        if found_tally.programs:
-            print(
-                f"{part:5}: {found_tally.call_share:6.2f} % of {found_tally.calls} calls equal, "
-                f"{found_tally.program_share:5.1f} % of {found_tally.programs} programs"
-            )
-    themes = sorted({result.theme for result in results})
-    for theme in themes if len(themes) > 1 else ():
-        mine = [result for result in results if result.theme == theme]
-        both = tally(mine, part_of(theme))
-        print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
+    for title in dict.fromkeys([*PARTS, *sorted(result.theme for result in results)]):
+        total = Tally(results=[result for result in results if title in (result.theme, part_of(result.theme))])
+        if total.results:
+            calls = f"{total.share:6.2f} % of {total.counted} calls equal"
+            print(f"{title:10} {calls}, {total.program_share:5.1f} % of {len(total.results)} programs")
     _print_groups(results, options.function)
     return 0
 
