@@ -170,6 +170,10 @@ def test_all_that_judges_is_there() -> None:
     """
     configuration = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
     assert [module.file for module in judged_modules(configuration) if not module.mutants] == []
+    package = ROOT / "pytest_cudalink"
+    files = {str(file.relative_to(package)) for file in package.rglob("*.py") if mutants(file.read_text("utf-8"))}
+    judged = {entry["file"].removeprefix("pytest_cudalink/") for entry in configuration["module"]}
+    assert sorted(files - judged) == configuration["unjudged"]
     sample = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name)
     assert sample.keys() <= {native.key(*mutant) for mutant in native.mutants()}
     listed = [word for entry in (*configuration["module"], configuration["native"]) for word in entry["tests"]]

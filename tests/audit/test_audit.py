@@ -574,7 +574,7 @@ RUNTIME = "nvidia-cuda-runtime-cu12"
             "",
             "",
             "error",
-            "which the wheel does not have",
+            ", which the wheel does not have",
         ),
         ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "x.libs/libnvrtc-builtins.so.13.0", "", "", "note", "lies"),
         ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "x.libs/libnvrtc-builtins.so.13.0", "", "$ORIGIN", "", ""),
@@ -588,7 +588,8 @@ def test_a_copy_without_its_parts(whole, parts, there, runpath, old, severity, w
     copy = {"x/user.so": user, f"x.libs/{whole}": elf(rpath=(runpath,) if runpath else ())}
     opened = {f"x.libs/{whole}": tuple(map(OpenedLibrary, parts.split()))}
     audited = judged({**copy, **({there: elf()} if there else {})}, opened=opened)
-    assert [outcome[1] for outcome in said(audited, "unprovided")] == [severity] * bool(severity)
+    at = (f"x.libs/{whole}", severity)
+    assert [outcome[:2] for outcome in said(audited, "unprovided")] == [at] * bool(severity)
     assert all(words in text for _, _, text in said(audited, "unprovided"))
 
 
@@ -660,7 +661,7 @@ def test_majors(
     """Those that have every needed library; a file whose path says a major counts for that one alone."""
     audited = judged(elves, RUNTIME, "nvidia-cuda-runtime", path=path)
     assert audited.majors == majors
-    assert {name: text for name, _, text in said(audited, "majors")} == findings
+    assert {name: text for name, severity, text in said(audited, "majors") if severity == "error"} == findings
 
 
 NOWHERE = "and needs no library that has it: link it with CUDA's or a stub"
@@ -690,6 +691,13 @@ def test_functions_that_no_library_has(elves: dict[str, LoadableLibrary], text: 
     """The file itself, what it loads and what loads it may have them, and an unknown library may load CUDA's."""
     faults = said(judged(elves), "symbols")
     assert faults == ([("a.so", "error", text)] if text else [])
+
+
+def test_without_metadata_any_library_may_load_cudas() -> None:
+    """A name with a version is the system's only where the requirements show that no other wheel brings it."""
+    elves = {"a.so": elf("libmine.so.1", wanted="cudaMalloc")}
+    assert said(judged(elves), "symbols") == [("a.so", "error", f"calls cudaMalloc, {NOWHERE}")]
+    assert said(judged(elves, metadata={}), "symbols") == []
 
 
 SEARCHED = "so that a search for a part of CUDA's name finds it: rename it"
@@ -877,6 +885,7 @@ def test_audit_as_data() -> None:
         *("path", "files", "findings", "majors", "needs", "suggestions", "bundled", "device_code", "libraries")
     ]
     assert (plain["path"], plain["majors"], plain["libraries"]) == ("x.whl", ("12",), {CUDART: ("a.so",)})
+    assert judged({"a.so": BOTH}).to_json()["findings"][0]["fix"] == ""
     assert plain["suggestions"] == {"libcudart (CUDA 12)": audited.suggestions["libcudart (CUDA 12)"]}
     (group,) = plain["device_code"]
     assert (group["paths"], next(iter(group["answers"])), group["answers"]["sm_80"]["12.0"]) == (
@@ -896,6 +905,8 @@ def test_what_is_not_audited() -> None:
             audit_scan(Scan(path, metadata=metadata))
     assert judged({}).majors == EVERY
     opened = {"a.py": (OpenedLibrary("libnvrtc.so.12", demanded=True),)}
+    damaged = {"libcudnn.so.9": (OpenedLibrary("libcudnn_ops.so.9"),)}
+    assert said(judged({}, opened=damaged), "unprovided") == []
     for more in (
         {"opened": opened},
         {"ltoir": {"a": Needs(CudaVersion(12, 0))}},

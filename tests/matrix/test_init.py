@@ -603,6 +603,7 @@ def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
         ("[dependency-groups]\nlint = []\ncu12 = []\ncu13 = []", ['groups = ["cu{major}"]', "extras = []"]),
         # nothing could be installed into the cells of the other release
         ("[dependency-groups]\nlint = []\ncu12 = []", ["groups = []", "extras = []"]),
+        ("[dependency-groups]\nlint = []\ncu13 = []", ["groups = []", "extras = []"]),
         (
             (
                 '[dependency-groups]\ntest = ["a"]\ntest-cu12 = []\ntest_cu13 = [{include-group = "test"}]\n'
