@@ -10,59 +10,25 @@ from msgspec.structs import asdict
 
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import MatrixReport
-from pytest_cudalink.report.records import (
-    OUTCOMES,
-    CrashRecord,
-    EndRecord,
-    Event,
-    LinkRecord,
-    StartRecord,
-    TestRecord,
-    UnsteeredRecord,
-    VerdictRecord,
-    ViolationRecord,
-)
+from pytest_cudalink.report.records import OUTCOMES, CrashRecord, Event, StartRecord, TestRecord, ViolationRecord
 from tests.report import samples
 
 from .mutations import damaged
 
 
-def _test(number: int, outcome: str) -> list[Event]:
-    nodeid = f"tests/test_{number % 3}.py::test[{number}]"
-    bad = outcome not in ("passed", "xpassed")
-    return [
-        StartRecord(nodeid=nodeid),
-        LinkRecord(
-            nodeid=nodeid,
-            target="bundled",
-            backend=("driver", "nvjitlink", "unknown")[number % 3],
-            inputs=[{"kind": "ptx", "name": "a.ptx", "producer": "13.0"}],
-            result="LinkError: X" if bad else "ok",
-        ),
-        TestRecord(
-            nodeid=nodeid,
-            outcome=outcome,
-            duration=0.25,
-            reason="why" if bad else "",
-            longrepr="def test():\n>   assert 0\nE   assert 0" if bad else "",
-            backends={"driver": 1},
-            links=1,
-            documented={"requirement": "driver >= 13.2", "raises": "222"} if number == 9 else None,
-            subtests=[{"description": "i=1", "outcome": "passed"}],
-            unsteered=1,
-            cause=samples.SKEW if number == 1 else None,
-        ),
-    ]
-
-
 def _record() -> list[dict[str, Any]]:
-    run, *others = samples.EVENTS
-    (end,) = (other for other in others if isinstance(other, EndRecord))
-    tests = [event for number, outcome in enumerate((*OUTCOMES, "passed")) for event in _test(number, outcome)]
-    noted = [r for r in others if isinstance(r, UnsteeredRecord | ViolationRecord | VerdictRecord | CrashRecord)]
+    """The events of a finished run: one of each kind, and a test of each outcome."""
+    tests: list[Event] = []
+    for number, outcome in enumerate((*OUTCOMES, "passed")):
+        nodeid = f"tests/test_{number % 3}.py::test[{number}]"
+        why = "" if outcome in ("passed", "xpassed") else "why"
+        documented = {"requirement": "driver >= 13.2", "raises": "222"} if number == 9 else None
+        test = TestRecord(nodeid=nodeid, outcome=outcome, reason=why, longrepr=why and "E   no", documented=documented)
+        tests += [StartRecord(nodeid=nodeid), test]
+    events = (*samples.EVENTS[:5], *tests, *samples.EVENTS[5:])
     return [
         {"event": event.__struct_config__.tag, **asdict(event), "time": 5.0 + number}
-        for number, event in enumerate((run, *tests, *noted, end))
+        for number, event in enumerate(events)
     ]
 
 

@@ -52,3 +52,4 @@ def test_versions_of_what_is_installed(tmp_path, monkeypatch) -> None:
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
         archive.writestr("z-4.dist-info/METADATA", "Name: z\nVersion: 4\n")
     assert wheels.all_versions() == {"x": "1", "y": "3", "z": "4"}
+    assert [*wheels.files_of(None, ".*"), *wheels.files_of(wheels.installed_wheel("z"), ".*")] == []
