@@ -301,20 +301,12 @@ def page_environments(session: nox.Session, environments: dict[str, list[str]]) 
 
 
 @nox.session
-def field(session: nox.Session) -> None:
-    """Run the page "What breaks in the field": the releases that broke, and those that repaired them."""
-    page_environments(session, RELEASES["field"])
-    session.run("pytest", "campaigns/field", *session.posargs)
-
-
-@nox.session
 def findings(session: nox.Session) -> None:
-    """Run the sessions of the findings, in the environments that they name; -- ID chooses. --short: no valgrind."""
+    """Run the sessions of the findings and, as "field", of what breaks there; -- ID chooses. --short: no valgrind."""
     from campaigns.findings import catalog
 
     chosen = [argument for argument in session.posargs if not argument.startswith("-")]
-    wanted = catalog.environments(chosen or [finding.id for finding in catalog.read()])
-    page_environments(session, {name: RELEASES["findings"][name] for name in sorted(wanted)})
+    page_environments(session, {name: RELEASES["findings"][name] for name in sorted(catalog.environments(chosen))})
     selection = ("-k", " or ".join(chosen)) if chosen else ()
     given = [argument for argument in session.posargs if argument not in (*chosen, "--short")]
     session.env["CUDALINK_VALGRIND"] = "0" if "--short" in session.posargs else "1"

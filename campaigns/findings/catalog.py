@@ -9,7 +9,7 @@ import argparse
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "docs" / "findings" / "findings.toml"
 EXAMPLES = ROOT / "docs" / "examples" / "findings"
 SESSIONS = ROOT / "tools" / "sessions.toml"
+#: The page "What breaks in the field", whose sessions run as those of findings do, with the files of its examples.
+FIELD = ROOT / "docs" / "explanation" / "field.md"
 
 EMULATED = """\
 No GPU is needed: `--cudalink-driver` of [pytest-cudalink](https://pypi.org/project/pytest-cudalink/) puts an emulated
@@ -176,9 +178,17 @@ def read() -> tuple[Finding, ...]:
     )
 
 
-def environments(identifiers: Iterable[str]) -> set[str]:
-    """The environments that the sessions of some findings name."""
-    texts = [finding.session for finding in read() if finding.id in set(identifiers)]
+def sessions_of_all() -> dict[str, tuple[Path, str]]:
+    """Each session in named environments, with the folder of its files: by finding; of the page as ``field-…``."""
+    sections = re.split(r"^### ", FIELD.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    page = {f"field-{text.partition(chr(10))[0]}": sessions.environment_blocks(text) for text in sections}
+    of_page = {name: (EXAMPLES.with_name("field"), blocks) for name, blocks in page.items() if blocks}
+    return {finding.id: (EXAMPLES / finding.id, finding.session) for finding in read()} | of_page
+
+
+def environments(chosen: Sequence[str] = ()) -> set[str]:
+    """The environments that sessions name whose names have one of some words in them, or all."""
+    texts = [text for name, (_, text) in sessions_of_all().items() if any(word in name for word in chosen or [""])]
     return {environment for text in texts for environment in re.findall(sessions.ENVIRONMENT, text, re.MULTILINE)}
 
 

@@ -1,4 +1,4 @@
-"""The sessions of the findings, in the environments of ``nox -s findings``."""
+"""The sessions of the findings and of the page on the field, in the environments of ``nox -s findings``."""
 
 import os
 import re
@@ -9,8 +9,7 @@ import pytest
 from campaigns.findings import catalog
 from tests import sessions
 
-FINDINGS = catalog.read()
-IDS = [finding.id for finding in FINDINGS]
+SESSIONS = catalog.sessions_of_all()
 
 
 def runnable(session: str) -> str:
@@ -22,10 +21,10 @@ def runnable(session: str) -> str:
 
 
 @pytest.mark.skipif(sessions.ENVIRONMENTS is None, reason="needs the environments of the pages: nox -s findings")
-@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
-def test_session(finding: catalog.Finding, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SESSIONS)
+def test_session(name: str, tmp_path: Path) -> None:
     """Every command prints what the session shows under it, in a copy of its reproducer's folder."""
-    folder = sessions.copy_of(catalog.EXAMPLES / finding.id, tmp_path / finding.id)
-    root = Path(str(sessions.ENVIRONMENTS))
+    files, session = SESSIONS[name]
+    folder = sessions.copy_of(files, tmp_path / files.name)
 
-    sessions.check_in_environments(runnable(finding.session), root, folder)
+    sessions.check_in_environments(runnable(session), Path(str(sessions.ENVIRONMENTS)), folder)

@@ -31,7 +31,7 @@ PAGES = {
 ELSEWHERE = {
     ("README", "python"): "tests/docs/test_readme.py",
     ("README", "console"): "tests/docs/test_readme.py",
-    ("docs/explanation/field", "console"): "campaigns/field/test_field.py",
+    ("docs/explanation/field", "console"): "campaigns/findings/test_findings.py",
     ("docs/reference/audit", "console"): "tests/audit/test_audit_published.py",
     ("docs/reference/matrix", "console"): "tests/report/test_explain.py",
     ("docs/tutorials/matrix", "console"): "campaigns/stranger/path.py",
