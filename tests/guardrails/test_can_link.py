@@ -141,3 +141,29 @@ def test_predictions(step: str, machine: str, expected: dict[str, bool]) -> None
     """Each rule that applies to a driver predicts, also where no measurement contradicts it."""
     made = predictions(f"{machine}{step}", "ptx", V(13, 0), V(12, 9))
     assert {prediction.rule: prediction.works for prediction in made} == expected
+
+
+MADE_BY_A_NEWER = "its header says that CUDA 13.1 made it"
+ONE_MAJOR = "LTO-IR is promised to work within one major version, into a linker that is not older"
+
+
+@pytest.mark.parametrize(
+    ("step", "kind", "producer", "consumer", "reasons"),
+    [
+        ("nvjitlink", "linked-cubin", V(13, 0), V(13, 0), ["it is linked already; load it as it is"]),
+        ("driver", "ltoir", V(12, 0), V(12, 0), ["the linker gives no LTO-IR to a driver; nvJitLink links it"]),
+        ("nvjitlink", "ltoir", V(13, 1), V(13, 0), [MADE_BY_A_NEWER, ONE_MAJOR]),
+        ("driver", "cubin", V(13, 1), V(13, 0), [MADE_BY_A_NEWER]),
+        (
+            "load",
+            "ptx",
+            V(13, 0),
+            V(12, 9),
+            ["the driver does not run CUDA 13.0 (nvrtc library)", "nvJitLink 13.0 links"],
+        ),
+        ("driver", "ptx", V(13, 0), V(12, 9), ["its header says that CUDA 13.0 made it", *["the driver links"] * 2]),
+    ],
+)
+def test_why(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion, reasons: list[str]) -> None:
+    """Each rule says what it goes by; what other rules say after a colon is theirs."""
+    assert [made.because.partition(": ")[0] for made in predictions(step, kind, producer, consumer)] == reasons
