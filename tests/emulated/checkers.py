@@ -262,7 +262,6 @@ def plainly(rounds: int) -> list[str]:
             *trouble(run([compile_program("exercise", folder), ARTIFACTS, str(rounds)])),
             *many_threads(compile_program("threads", folder), rounds, {}),
             *every_nvml_function(folder),
-            *trouble(run([compile_program("out_of_memory", folder)])),
             *chain.from_iterable(exercise(name, folder, rounds) for name in EXERCISES),
         ]
 

@@ -24,6 +24,14 @@ def test_whole_api_from_c(tmp_path, monkeypatch) -> None:
     assert len(list(locks.out_of_order(backwards))) == len(pairs)
 
 
+@pytest.mark.slow
+def test_without_memory(tmp_path) -> None:
+    """Whichever allocation of the driver fails, a call says so or is as ever, and is as ever when there is memory."""
+    assert (
+        checkers.trouble(checkers.run([checkers.compile_program("out_of_memory", tmp_path), checkers.ARTIFACTS])) == []
+    )
+
+
 def test_table_of_locks() -> None:
     """The table has every lock that there is, and no other."""
     assert locks.defined() == locks.table().keys()

@@ -205,7 +205,7 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
         copy[MACHINE_AT + 1] = 0;
       }
       result = give(state, IMAGE_ELF, false, data, size, name);
-      if (result) result = cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+      if (result && result != CUDA_ERROR_OUT_OF_MEMORY) result = cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
     }
   }
   free(copy);

@@ -1,6 +1,6 @@
 /* Every allocation of the emulated driver fails once, in every call that makes any; nvJitLink's own do not.
  *
- *     out_of_memory
+ *     out_of_memory ARTIFACTS
  *
  * Exit code 1 if an answer is neither the usual one nor CUDA_ERROR_OUT_OF_MEMORY, or if the usual one does not come
  * once there is memory again. */
@@ -10,11 +10,13 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 uint64_t cudalinkViolationCount(void);
@@ -63,6 +65,17 @@ char *strdup(const char *text) {
   return copy ? strcpy(copy, text) : NULL;
 }
 
+void *mmap(void *where, size_t size, int access, int flags, int file, off_t offset) {
+  bool fail = fails(__builtin_return_address(0));
+  return fail ? MAP_FAILED : (void *)syscall(SYS_mmap, where, size, access, flags, file, offset);
+}
+int ftruncate(int file, off_t size) {
+  return fails(__builtin_return_address(0)) ? -1 : (int)syscall(SYS_ftruncate, file, size);
+}
+int memfd_create(const char *name, unsigned flags) {
+  return fails(__builtin_return_address(0)) ? -1 : (int)syscall(SYS_memfd_create, name, flags);
+}
+
 /* -- the calls -- */
 
 static const char ptx[] =
@@ -91,6 +104,21 @@ static void expect(int line, const char *what, int actual, int expected) {
     if (!code) {                                                              \
       undo;                                                                   \
     }                                                                         \
+  }
+
+/* The same where the usual answer may be an error, which without memory may be another one. */
+#define AS_EVER(expression, undo)                                                           \
+  for (long number = -1, usual = 0, done = 0; !done; number++) {                            \
+    unsigned before = failures;                                                             \
+    before_failure = number;                                                                \
+    int code = (int)(expression);                                                           \
+    before_failure = -1;                                                                    \
+    if (number < 0) usual = code;                                                           \
+    done = number >= 0 && failures == before;                                               \
+    if (done || !code || (!usual && code != CUDA_ERROR_OUT_OF_MEMORY)) EXPECT(usual, code); \
+    if (!code) {                                                                            \
+      undo;                                                                                 \
+    }                                                                                       \
   }
 
 static CUresult link_once(void) {
@@ -397,7 +425,84 @@ static void memory_of_all_kinds(void) {
   OK(cuMemRelease(handle));
 }
 
-int main(void) {
+static CUresult link_file(CUjitInputType type, const char *path) {
+  void *image;
+  size_t size;
+  CUlinkState state;
+  CUresult result = cuLinkCreate(0, NULL, NULL, &state);
+  if (result) return result;
+  result = cuLinkAddFile(state, type, path, 0, NULL, NULL);
+  if (!result) result = cuLinkComplete(state, &image, &size);
+  OK(cuLinkDestroy(state));
+  return result;
+}
+
+/* Images in files, and what other processes may have. */
+static void files(const char *folder) {
+  static const struct {
+    CUjitInputType type;
+    const char *name;
+  } inputs[] = {
+      {CU_JIT_INPUT_CUBIN, "13.0/main.cubin"},
+      {CU_JIT_INPUT_FATBINARY, "nvcc/user.fatbin"},
+      {CU_JIT_INPUT_OBJECT, "nvcc/user.o"},
+      {CU_JIT_INPUT_LIBRARY, "nvcc/user.a"},
+      {CU_JIT_INPUT_FATBINARY, "nvcc/user-plain.fatbin"},
+  };
+  CUmodule module;
+  CUlibrary library;
+  CUdeviceptr address;
+  CUevent event;
+  CUmemoryPool pool, other;
+  CUmemPoolPtrExportData part;
+  CUipcMemHandle shared;
+  CUipcEventHandle recorded;
+  CUmemGenericAllocationHandle physical, again;
+  CUmemPoolProps pooled = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  CUmemAllocationProp kind = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  int file;
+  pooled.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  kind.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  for (size_t at = 0; at < sizeof inputs / sizeof *inputs; at++) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, inputs[at].name);
+    AS_EVER(cuModuleLoad(&module, path), OK(cuModuleUnload(module)));
+    AS_EVER(cuLibraryLoadFromFile(&library, path, NULL, NULL, 0, NULL, NULL, 0), OK(cuLibraryUnload(library)));
+    AS_EVER(link_file(inputs[at].type, path), );
+  }
+  OK(cuMemAlloc(&address, 64));
+  WITHOUT_MEMORY(cuIpcGetMemHandle(&shared, address), );
+  WITHOUT_MEMORY(cuMemGetHandleForAddressRange(&file, address, 4096, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+                 close(file));
+  OK(cuMemFree(address));
+  WITHOUT_MEMORY(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING), OK(cuEventDestroy(event)));
+  OK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+  WITHOUT_MEMORY(cuIpcGetEventHandle(&recorded, event), );
+  OK(cuEventDestroy(event));
+  WITHOUT_MEMORY(cuMemPoolCreate(&pool, &pooled), OK(cuMemPoolDestroy(pool)));
+  OK(cuMemPoolCreate(&pool, &pooled));
+  OK(cuMemPoolExportToShareableHandle(&file, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  WITHOUT_MEMORY(
+      cuMemPoolImportFromShareableHandle(&other, (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+      OK(cuMemPoolDestroy(other)));
+  close(file);
+  WITHOUT_MEMORY(cuMemAllocFromPoolAsync(&address, 64, pool, NULL), OK(cuMemFreeAsync(address, NULL)));
+  OK(cuMemAllocFromPoolAsync(&address, 64, pool, NULL));
+  WITHOUT_MEMORY(cuMemPoolExportPointer(&part, address), );
+  OK(cuMemFreeAsync(address, NULL));
+  OK(cuStreamSynchronize(NULL));
+  OK(cuMemPoolDestroy(pool));
+  WITHOUT_MEMORY(cuMemCreate(&physical, 2 << 20, &kind, 0), OK(cuMemRelease(physical)));
+  OK(cuMemCreate(&physical, 2 << 20, &kind, 0));
+  OK(cuMemExportToShareableHandle(&file, physical, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  WITHOUT_MEMORY(
+      cuMemImportFromShareableHandle(&again, (void *)(intptr_t)file, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+      OK(cuMemRelease(again)));
+  close(file);
+  OK(cuMemRelease(physical));
+}
+
+int main(int count, char **arguments) {
   CUcontext context, own;
   CUgreenCtx green;
   CUasyncCallbackHandle notes = NULL;
@@ -457,6 +562,7 @@ int main(void) {
   WITHOUT_MEMORY(cuLibraryGetKernel(&kernel, library, "small"), );
   EXPECT(1, kernel == kernels[0]);
   OK(cuLibraryUnload(library));
+  if (count > 1) files(arguments[1]);
   waits();
   violation(1);
   violation(200);
