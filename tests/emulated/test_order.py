@@ -149,6 +149,46 @@ here, there, back = allocate(4096), allocate(4096), pinned()
 legacy, own = c_void_p(1), c_void_p(2)
 """
 
+#: Two calls in two streams, of each kind of stream and of call; prints what is said where nothing orders them.
+EACH_PAIR = """
+def node(add, *of):
+    graph = new(cuda.cuGraphCreate, 0)
+    ok(add(byref(c_void_p()), graph, None, c_size_t(0), *of))
+    return new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+filled = node(cuda.cuGraphAddMemsetNode, struct.pack("QQIIQQ", here, 0, 1, 1, 64, 1), context)
+size, other = c_size_t(64), stream(0)
+calls = {
+    "fill": lambda at: fill(here, at),
+    "fill rows": lambda at: ok(cuda.cuMemsetD2D8Async(c_uint64(here), c_size_t(128), 1, size, c_size_t(2), at)),
+    "load": lambda at: load(back, at, here),
+    "store": lambda at: ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(here), c_void_p(back), size, at)),
+    "copy": lambda at: ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(there), c_uint64(here), size, at)),
+    "launch": lambda at: ok(cuda.cuGraphLaunch(filled, at)),
+    "free": lambda at: cuda.cuMemFreeAsync(c_uint64(queued), at),  # once
+    "fill what is freed": lambda at: cuda.cuMemsetD8Async(c_uint64(queued), 1, size, at),
+}
+streams = {"a": a, "b": b, "blocking": blocking, "other": other, "legacy": legacy, "own": own}
+for streams_of, calls_of in ((("a", "b"), calls), (streams, ("fill", "launch"))):
+    for (at, then), (first, second) in itertools.product(
+        itertools.permutations(streams_of, 2), itertools.product(calls_of, repeat=2)
+    ):
+        queued = new(cuda.cuMemAllocAsync, c_uint64, size, None).value
+        ok(cuda.cuCtxSynchronize())
+        name = f"{first} in {at}, {second} in {then}"  # the same two places are named once
+        exec(compile("calls[first](streams[at]); calls[second](streams[then])", name, "exec"))
+        ok(cuda.cuCtxSynchronize())
+        for one in driver.violations:
+            print(name, one.text, one.fix, sep="; ")
+        driver.consume(driver.violations)
+"""
+
+
+def test_each_pair(check: Check, as_kept) -> None:
+    """The kept sentences are said of accesses that nothing orders, and of no others."""
+    said = re.sub("0x[0-9a-f]+", "0x", check(HEAD + EACH_PAIR))
+    as_kept(conftest.ROOT / "tests" / "data" / "order_said.txt", said)
+
+
 #: What is ordered, by why; `RECORDED` has the copies of pageable memory.
 ORDERED = {
     "another range": "fill(here, a); fill(here + 64, b)",

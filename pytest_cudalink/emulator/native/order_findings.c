@@ -56,7 +56,7 @@ void cl_order_finding(const Finding *pair) {
   snprintf(what, sizeof what, "nothing orders two accesses to %s at %p: %s %s, by %s, and %s %s, by %s", size,
            (const void *)pair->start, pair->where[0], does[pair->kinds[0]], first, pair->where[1], does[pair->kinds[1]],
            second);
-  if (pair->sites[0] && pair->sites[0] == pair->sites[1])
+  if (pair->sites[0] && pair->sites[0] == pair->sites[1] && !strcmp(pair->where[0], pair->where[1]))
     snprintf(fix, sizeof fix, "Let one of the two nodes depend on the other (cuGraphAddDependencies).");
   else if (!strcmp(pair->where[1], "the host"))
     snprintf(fix, sizeof fix, "Wait for %s (cuStreamSynchronize) before %s.", pair->where[0], second);
