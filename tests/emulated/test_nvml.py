@@ -172,26 +172,29 @@ print(json.dumps(answers))
 def test_answers(card: str, check: Check, as_kept) -> None:
     """Each answer that is the same in each run is the kept one: the code, and the bytes up to the last that changed."""
     versions = [version << 24 | size for version, sizes in SIZES.items() for size in sizes]
+    devices = 2 if ":" in card else 1
     out = check(
         f"""
 import zlib
 nvml, words = CDLL("libnvidia-ml.so.1"), 1 << 9
 ok(nvml.nvmlInit_v2())
-fills = [b"\\xa5" * 8, bytes(8), b"\\xa5" * 4 + bytes(4), bytes(4) + b"\\xa5" * 4]
+fills = [b"\\xa5" * 8, bytes(8), b"\\xa5" * 4 + bytes(4), bytes(4) + b"\\xa5" * 4, struct.pack("2I", 1, 1)]
 for name, forms in { ({name: forms for name, (_, forms, *_) in NAMES.items() if not VARIES.search(name)}) }.items():
     answers = {{}}
-    numbers = itertools.product(range(5), repeat=forms.count("i")) if hasattr(nvml, name) else ()
-    for fill, number in itertools.product(fills, numbers):
-        for word in {4, *versions}:  # a count or, if it has one, the version of a structure
+    some = [*range(7), 10, 11, 12, 13][: 5 if forms.count("i") > 1 else None]
+    numbers = itertools.product(some, repeat=forms.count("i")) if hasattr(nvml, name) else ()
+    each = [(1, fill) for fill in fills] + [(2, fills[0])][: {devices} - 1]
+    for (device, fill), number in itertools.product(each, numbers):
+        for word in {(4, 1, *versions)}:  # a count or, if it has one, the version of a structure
             before = struct.pack("I", word) + fill * words
             rooms = [char_buffer(before, len(before)) for one in forms if one == "p"]
             places, left = iter(rooms), iter(number)
-            given = [c_void_p(1) if one == "d" else next(left if one == "i" else places) for one in forms]
+            given = [c_void_p(device) if one == "d" else next(left if one == "i" else places) for one in forms]
             if (code := getattr(nvml, name)(*given)) not in (13, 25):
                 break
         changed = [int.from_bytes(one.raw, "little") ^ int.from_bytes(before, "little") for one in rooms]
         written = (room.raw[: (bits.bit_length() + 7) // 8].hex() for room, bits in zip(rooms, changed))
-        answers[fill, number, word] = " ".join([str(code), *written]).rstrip()
+        answers[device, fill, number, word] = " ".join([str(code), *written]).rstrip()
     if answers:
         print(name, f"{{zlib.crc32(repr(answers).encode()):08x}}", *sorted({{*answers.values()}}), sep="; ")
 """,
