@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tomllib
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from pytest_cudalink import emulator
+from pytest_cudalink.base import compiler
 from pytest_cudalink.compat.names import EMULATED_DEVICES
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
@@ -390,6 +392,31 @@ for state, (name, kinds) in itertools.product(("", "captured", "alone"), {functi
         device="h100:2,memory=2GiB",  # else it depends on the machine's
     )
     as_kept(ROOT / "tests" / "data" / "cuda_answers.txt", out)
+
+
+#: What `test_pairs` leaves out: what waits for others, reads a pointer in a structure, or answers by this machine.
+NOT_PAIRED = re.compile(
+    "Checkpoint|Callback|Logs|Ipc|WaitValue|BatchMemOp|Coredump|Export|HandleForAddress|Import|LinkComplete|LinkAdd"
+    "|cuMemcpy(Async)?$|MemGetInfo|Total|cuInit|Profiler|cuParamSetf|PointerGetAttributes|TensorMapEncode|DebugDot"
+)
+
+
+@pytest.mark.slow
+def test_pairs(on_driver, toolchain, tmp_path, as_kept) -> None:
+    """The answers of the API are the kept ones for values of each two arguments, and of each two words of a structure.
+
+    A line has how often a function gave each code, and a sum of all answers: what changed in each room for results,
+    what the event says, and what questions about a context, a stream, a graph and an event answer then.
+    """
+    header = (toolchain("13.0") / "include" / "cuda.h").read_text(encoding="utf-8")
+    functions = {name: kinds for name, kinds in declared(header).items() if not NOT_PAIRED.search(name)}
+    here = Path(__file__).parent
+    flags, source = ("-fvisibility=default",), here / "native" / "combinations.c"
+    library = compiler.build(compiler.SharedLibrary("combinations.so", (source,), flags=flags), tmp_path)
+    words = (str(here / "programs" / "pairs.py"), str(library), json.dumps(functions))
+    done = on_driver("13.0", *words, device="h100:2,memory=2GiB", lifetime="off")
+    assert done.returncode == 0, done.stderr
+    as_kept(ROOT / "tests" / "data" / "cuda_pairs.txt", done.stdout)
 
 
 @pytest.mark.parametrize("version", ["12.9", "13.0", "13.2"])
