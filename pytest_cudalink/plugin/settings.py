@@ -71,6 +71,9 @@ def check_sweep(value: str) -> None:
     match = re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", calls, re.ASCII)
     if match and match[2] not in (None, *STAYS):
         raise ValueError(expected)
+    if match and not int(match[1]):
+        msg = f"{expected}: code 0 is CUDA_SUCCESS, with which no call fails; name that of an error, such as 2"
+        raise ValueError(msg)
     try:
         if match:
             if not (COMPILER in others and int(match[1]) in faults.nvrtc_errors()):

@@ -118,6 +118,7 @@ def test_processes() -> None:
         ("likely+nvJitLink+NVRTC", True),
         ("cuMemAlloc+NVRTC+nvJitLink", True),
         ("3:18:function+NVRTC", True),
+        ("3:0", False),  # a call that succeeds tests no error path
         ("3:18", False),
         ("3:18+nvJitLink", False),
         ("3:99+NVRTC", False),
@@ -132,7 +133,8 @@ def test_libraries_of_a_fault_sweep(calls: str, is_one: bool) -> None:
     if is_one:
         assert resolved({"cudalink_fault_sweep": calls}, {}).fault_sweep.value == calls
     else:
-        with pytest.raises(pytest.UsageError, match=r"\+nvJitLink or \+NVRTC behind it"):
+        why = "code 0 is CUDA_SUCCESS, .*an error, such as 2$" if calls.startswith("3:0") else ""
+        with pytest.raises(pytest.UsageError, match=rf"\+nvJitLink or \+NVRTC behind it.*{why}"):
             resolved({"cudalink_fault_sweep": calls}, {})
 
 
