@@ -50,6 +50,20 @@ def answer(content: object, lines: Iterable[str], *, as_json: bool) -> int:
     return 0
 
 
+def append_summary(markdown: Callable[[], str]) -> list[str]:
+    """Append Markdown to the summary of a GitHub job; return what is wrong. Nothing is done where there is no job."""
+    path = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return []
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(markdown())
+    except OSError as error:
+        why = error.strerror or error
+        return [f"GITHUB_STEP_SUMMARY is {path}; it cannot be written: {why}; expected a file that can be written"]
+    return []
+
+
 class CommandError(Exception):
     """Ends a command with exit code 2; `cli.main` shows the message behind the name of the command.
 

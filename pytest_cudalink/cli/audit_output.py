@@ -2,10 +2,10 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from ..base.progress import Progress, progress
 from ..base.safe_text import complain, markdown
 from ..base.safe_text import line as safe
 from ..base.words import and_more
+from .arguments import append_summary
 
 _FORMS: Final = ("text", "json", "github")
 #: Findings of one answer in the job summary; GitHub refuses a summary of more than 1 MiB.
@@ -110,13 +111,9 @@ class AuditOutput:
         if self._form == "json":
             plain = [answer.plain for answer in self._answers]
             sys.stdout.write(json.dumps(plain[0] if single else plain, indent=2) + "\n")
-        summary = os.environ.get("GITHUB_STEP_SUMMARY")
-        if self._form == "github" and summary and self._answers:
-            try:
-                with Path(summary).open("a", encoding="utf-8") as file:
-                    file.write(_summary(self._answers))
-            except OSError as error:
-                self.fail(f"GITHUB_STEP_SUMMARY is {summary!r}: {error.strerror}; expected a file that can be written")
+        if self._form == "github" and self._answers:
+            for problem in append_summary(partial(_summary, self._answers)):
+                self.fail(problem)
 
 
 def _commands(answer: Answer) -> list[str]:

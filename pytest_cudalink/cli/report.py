@@ -26,7 +26,7 @@ from ..report.matrix_report import MatrixReport, Plan
 from ..report.merge import merge
 from ..report.records import RecordError
 from ..report.views import differing
-from .arguments import CommandError, command_errors, input_file, tagged
+from .arguments import CommandError, append_summary, command_errors, input_file, tagged
 
 #: The options that name a file to write.
 _FORMS: Final = ("save", "html", "markdown")
@@ -263,7 +263,7 @@ def _write(options: argparse.Namespace, report: MatrixReport, comparison: Compar
             except OSError as error:
                 why = error.strerror or error
                 problems.append(f"--{name} is {path}; it cannot be written: {why}; name another file")
-        problems += _write_summary(markdown)
+        problems += append_summary(markdown)
     if _on_stdout(options):
         _print_form(on_stdout)
     if not options.quiet:
@@ -292,16 +292,3 @@ def _print_form(content: str) -> None:
     else:
         stream.write(encoded)
         stream.flush()
-
-
-def _write_summary(markdown: Callable[[], str]) -> list[str]:
-    """Append the Markdown to the summary of a GitHub job; return what is wrong."""
-    path = os.environ.get("GITHUB_STEP_SUMMARY")
-    if not path:
-        return []
-    try:
-        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(markdown())
-    except OSError as error:
-        return [f"GITHUB_STEP_SUMMARY is {path}; it cannot be written: {error.strerror or error}"]
-    return []
