@@ -27,6 +27,14 @@ _FUNCTIONS: Final = tuple(
         *("GetLinkedLTOIR", "GetErrorLogSize", "GetErrorLog", "GetInfoLogSize", "GetInfoLog"),
     )
 )
+#: What was seen of a broken rule, by its name, for `str.format` with the violation.
+_FACTS: Final = {
+    "grew": "{0.asked} bytes, where {0.actual} are needed now",
+    "name": "{name!r}",
+    "failed": "{other} returned an error",
+    "busy": "another one is in {other}",
+    "unknown": "{0.handle:#x}",
+}
 _CREATED, _DESTROYED, _VIOLATION = range(3)
 _PLACE_SIZE: Final = 4352
 _STACKS: Final = 4096  # that are kept
@@ -155,14 +163,9 @@ class JitLinkContract:
         breach = self._found
         rule, (what, expected) = [*rules().items()][breach.rule]
         call = _FUNCTIONS[breach.function]
-        facts = {
-            "grew": f"{breach.asked} bytes, where {breach.actual} are needed now",
-            "name": repr(breach.name.decode("utf-8", "replace")),
-            "failed": f"{_FUNCTIONS[breach.other]} returned an error",
-            "busy": f"another one is in {_FUNCTIONS[breach.other]}",
-            "unknown": f"{breach.handle:#x}",
-        }
-        what = ": ".join([what, *filter(None, [facts.get(rule)])])
+        if fact := _FACTS.get(rule):
+            name = breach.name.decode("utf-8", "replace")
+            what = f"{what}: {fact.format(breach, other=_FUNCTIONS[breach.other], name=name)}"
         answer = "the library answered"
         if rule == "grew":
             answer = f"only {breach.asked} bytes were written"
