@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 import pytest
 
@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 
-class Task(SimpleNamespace):  # no NamedTuple: every start of pytest would pay for what is generated
-    """The test that a child runs, or the tests: the content of the file that ``CUDALINK_ISOLATED`` names, as JSON."""
+#: How a child runs the tests that it is asked for: each in a copy of itself, all in itself, or one, with which it ends.
+Mode = Literal["copies", "shared", "alone"]
 
-    nodeid: str  # the test's node ID in the process that waits; empty for a child that runs what it is asked for
-    paths: list[str]  # files of the tests; empty for those of the command line
-    pipes: list[int]  # descriptors of requests and replies, of a child that runs what it is asked for; else empty
+
+class Task(SimpleNamespace):  # no NamedTuple: every start of pytest would pay for what is generated
+    """What a child is for: the content of the file that ``CUDALINK_ISOLATED`` names, as JSON."""
+
+    mode: Mode
+    paths: list[str]  # tests, or files of them; empty for those of the command line
+    pipes: list[int]  # descriptors of requests and replies
     reports: str  # file that the reports go to
     events: str  # file that the events of the emulated driver go to
     worker: str | None  # the xdist worker that waits
@@ -90,7 +94,7 @@ class Run:
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.config, self.settings = config, settings
-        self.task = task_of(config)  # the one test that this process was started for
+        self.task = task_of(config)  # what this process was started for
         self.start = config.stash.setdefault(START, Start.now())
         self.nodeid: str | None = None  # the current test; known once `track_current_test` was called
         self.configured = False  # whether pytest has configured itself, and the settings are those of the whole run
@@ -195,7 +199,7 @@ class Run:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether this process was started to run one test."""
+        """Whether this process was started to run tests for another."""
         return self.task is not None
 
     @property
@@ -260,7 +264,7 @@ def is_on_emulated_driver() -> bool:
 
 
 def task_of(config: pytest.Config) -> Task | None:
-    """Return the test that this process was started for; None in every other process.
+    """Return what this process was started for; None in a process that no other one asks for tests.
 
     The variable is removed from the environment, so that child processes do not inherit the task.
     """

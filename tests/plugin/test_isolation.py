@@ -255,33 +255,32 @@ def test_last(tmp_path_factory):
 
 @pytest.mark.slow
 def test_stopped_from_outside(run, pytester) -> None:
-    """What a plugin raises while a child runs, as one that limits the time does, fails its test and ends the child."""
+    """What a plugin raises while a child collects or runs, as a limit of time, fails that test and ends the child."""
     pytester.makeconftest(
-        """
-import signal
-import pytest
-
-def too_long(signum, frame): pytest.fail("took too long")
-
-def pytest_sessionstart(): signal.signal(signal.SIGUSR1, too_long)
-"""
+        "import signal, pytest\ndef too_long(signum, frame): pytest.fail('took too long')\n"
+        "def pytest_sessionstart(): signal.signal(signal.SIGUSR1, too_long)\n"
     )
     result = run(
         """
 import signal
-
-@isolated
-def test_hangs():
-    link()
+def hang():
     with open("pid", "w") as file: file.write(str(os.getpid()))
     os.kill(int(OUTER), signal.SIGUSR1)
     while True: signal.pause()
+
+if elsewhere() and not os.path.exists("pid"): hang()
+@isolated
+def test_waits_for_the_one_that_collects(): pass
+@isolated
+def test_hangs():
+    link()
+    hang()
 def test_after(): assert not elsewhere()
 """
     )
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["cudalink: the process of this test was stopped: took too long"])
-    result.stdout.fnmatch_lines(["last calls of the driver:", "  cuLinkComplete answered 0"])
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    stopped = "cudalink: the process of this test was stopped: took too long"
+    result.stdout.fnmatch_lines([stopped, stopped, "last calls of the driver:", "  cuLinkComplete answered 0"])
     with pytest.raises(ProcessLookupError):
         os.kill(int(pytester.path.joinpath("pid").read_text()), 0)
 
@@ -359,7 +358,7 @@ def _held() -> tuple[set[str], set[str]]:
 def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
     """Wherever the start of a process of tests is interrupted, neither a pipe nor the process stays behind."""
 
-    def command(_run: Any, _folder: Path, _nodeid: str, _paths: list[str], pipes: list[int], **_: object) -> Any:
+    def command(_run: Any, _folder: Path, _paths: list[str], pipes: list[int], **_: object) -> Any:
         return ["sh", "-c", f"echo '{{\"ready\": true}}' > /dev/fd/{pipes[1]}; exec sleep 60"], {**os.environ}
 
     def start(point: int) -> bool:
@@ -379,7 +378,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            server = processes.ServerProcess(run, tmp_path, [], forks=True)
+            server = processes.ServerProcess(run, tmp_path, [], mode="copies")
         except KeyboardInterrupt:
             return True
         finally:

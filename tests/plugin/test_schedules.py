@@ -139,11 +139,11 @@ import subprocess, time
 from pytest_cudalink.plugin.isolation import child
 kill = subprocess.Popen.kill
 subprocess.Popen.kill = lambda self: time.sleep(0.2) or kill(self)
-plain = child.Server._reply
+plain = child.Child._reply
 def late(self, **reply):
     time.sleep(0.5 * ("number" not in reply))
     return plain(self, **reply)
-child.Server._reply = late
+child.Child._reply = late
 """
 
 

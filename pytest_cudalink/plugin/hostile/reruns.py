@@ -33,7 +33,7 @@ from .. import pytest_private
 from ..conditions import run_driver
 from ..isolation import COPIES
 from ..isolation.child import NOT_FOR_CHILDREN
-from ..isolation.processes import interpreter_options, key
+from ..isolation.processes import interpreter_options
 from ..run import Run
 from ..watch.check import Check
 
@@ -194,15 +194,10 @@ def show(item: pytest.Item, text: str, *, verbosity: int) -> None:
 # -- the command that finds something again
 
 
-def place_of(item: pytest.Item) -> str:
-    """Return what names a test in every process: its file, and behind ``::`` its names; the file alone without any."""
-    return key(item) if "::" in item.nodeid else str(item.path)
-
-
 def command(run: Run, option: str, place: str = "") -> str:
     """Return the command that runs one test again under an option, or all tests of the run.
 
-    `place`: of the test, as `place_of` returns it; empty for the tests of the run.
+    `place`: of the test, as `key` returns it; empty for the tests of the run.
     """
     test = [_in_quotes(_argument(run, place))] if place else []
     return " ".join([*_variables(run), *map(quote, _program(run)), *test, *map(quote, [*_options(run, place), option])])

@@ -16,11 +16,12 @@ from ...base.finding import RerunFinding
 from ...base.words import counted
 from ...emulator.control import ScheduledWork, UnpromisedWait
 from ...report.asked_for import AskedFor
+from ..isolation.processes import key
 from ..run import Run
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
 from ..start import from_controller
-from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, place_of, show
+from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, show
 from .schedule_rules import ScheduleFailure, by_kind, shrink
 
 if TYPE_CHECKING:
@@ -210,9 +211,7 @@ def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: 
     """Return what was seen; a process that died leaves no list of its operations."""
     works = trial.works or tuple(work._replace(submitted=0, started=0, ended=0, call="") for work in clean.works)
     kind = "unpromised" if how.get("waits") else trial.kind
-    return ScheduleFailure(
-        item.nodeid, kind, trial.detail, seed, works=works, text=trial.text, place=place_of(item), **how
-    )
+    return ScheduleFailure(item.nodeid, kind, trial.detail, seed, works=works, text=trial.text, place=key(item), **how)
 
 
 @dataclass(frozen=True)

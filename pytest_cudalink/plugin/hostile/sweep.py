@@ -17,11 +17,12 @@ from ...base.regular_files import read_bounded
 from ...base.words import counted
 from ...emulator import faults
 from ...report.asked_for import AskedFor
+from ..isolation.processes import key
 from ..run import Run
 from ..settings import COMPILER, LINKER, check_sweep
 from ..start import from_controller
 from . import sweep_plan
-from .reruns import ProcessNotes, RunsAgain, command, place_of, show
+from .reruns import ProcessNotes, RunsAgain, command, show
 from .sweep_plan import Call, FailedCall, FailureMode, SweepFinding, SweepTotals, SweptTrial
 
 #: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.
@@ -252,7 +253,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         trials = dict(self._trials(item, chosen))
         made = [fault for number, fault in enumerate(chosen) if number in trials]
         judged = (
-            sweep_plan.judge(clean, trial, chosen[number], item.nodeid, place_of(item))
+            sweep_plan.judge(clean, trial, chosen[number], item.nodeid, key(item))
             for number, trial in sorted(trials.items())
         )
         lost = [fault for number, fault in enumerate(chosen) if number not in trials]

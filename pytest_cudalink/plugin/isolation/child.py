@@ -1,4 +1,4 @@
-"""The child of isolated tests: runs one test, or those that it is asked for, and hands over their reports."""
+"""The child of isolated tests: runs those that it is asked for, and hands over their reports."""
 
 from __future__ import annotations
 
@@ -63,13 +63,16 @@ def restrict(config: pytest.Config, task: Task) -> None:
     for name, value in {**NOT_FOR_CHILDREN, **task.options}.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
-    _, separator, rest = task.nodeid.partition("::")
     if task.paths:
-        config.args = [f"{path}{separator}{rest}" for path in task.paths]
+        config.args = task.paths
 
 
 class Child:
-    """A plugin object of a child that keeps the one test, and writes its reports and warnings."""
+    """A plugin object of a child that has collected: it runs each test that is asked for, and writes reports, warnings.
+
+    Each request is a line of JSON. A copy of this process, or this one if it runs a single test, returns from the loop
+    with its test, and ends as any pytest does; tests that run here one after the other share fixtures.
+    """
 
     def __init__(self, config: pytest.Config, task: Task) -> None:
         self._config, self._task = config, task
@@ -77,6 +80,10 @@ class Child:
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
         self._reports_tests = True  # the process that waits for a trial reads only its result
+        self._items: dict[str, pytest.Item] = {}
+        self._alike: set[str] = set()
+        for pipe in task.pipes:
+            os.set_inheritable(pipe, False)  # noqa: FBT003 (the parameter has no name)
         self._open(task.reports)
 
     def _open(self, reports: str) -> None:
@@ -97,17 +104,10 @@ class Child:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep only the task's test, with the parent run's node ID.
-
-        A node ID depends on the rootdir, which depends on the arguments.
-        """
-        rest = self._task.nodeid.partition("::")[2]
-        items[:] = [item for item in items if item.nodeid.partition("::")[2] == rest]
-        if len(items) > 1:
-            msg = f"cudalink: {len(items)} tests are called {self._task.nodeid}; expected one: {_ALIKE}"
-            raise pytest.UsageError(msg)
+        """Know the tests by what their node IDs have in common with the parent's."""
         for item in items:
-            pytest_private.rename(item, self._task.nodeid)
+            if self._items.setdefault(key(item), item) is not item:
+                self._alike.add(key(item))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_finish(self) -> Generator[None]:
@@ -117,12 +117,6 @@ class Child:
         if (reporter := run.get(REPORTER)) is not None:
             reporter.between()
         run.part(LEDGER).outside = Outside()
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self) -> None:
-        """Say that the process has come as far as a test."""
-        if self._reports_tests:
-            self._write("began", None)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Hand over what ends the run: ``pytest.exit``, or an interruption that the test itself has raised."""
@@ -167,28 +161,6 @@ class Child:
             self._write("ended", int(self._session.exitstatus))
         self._close()
 
-
-class Server(Child):
-    """A plugin object of a child that has collected, and runs the tests that it is asked for.
-
-    Each request is a line of JSON. With ``fork`` a copy of this process runs the test and ends as any pytest does; that
-    copy returns from the loop. Otherwise the test runs here, and shares fixtures with the next one.
-    """
-
-    def __init__(self, config: pytest.Config, task: Task) -> None:
-        super().__init__(config, task)
-        self._items: dict[str, pytest.Item] = {}
-        self._alike: set[str] = set()
-        for pipe in task.pipes:
-            os.set_inheritable(pipe, False)  # noqa: FBT003 (the parameter has no name)
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Know the tests by what their node IDs have in common with the parent's."""
-        for item in items:
-            if self._items.setdefault(key(item), item) is not item:
-                self._alike.add(key(item))
-
     def _reply(self, **answer: Any) -> None:
         os.write(self._task.pipes[1], f"{json.dumps(answer)}\n".encode())
 
@@ -196,47 +168,46 @@ class Server(Child):
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Serve requests until the process that waits closes their pipe, or ends."""
         session.testsfailed = 0  # files that could not be collected: the process that waits has seen them, too
-        gc.collect()
-        gc.freeze()  # a copy would spend most of its time looking at what this process has made
+        if self._task.mode == "copies":
+            gc.collect()
+            gc.freeze()  # a copy would spend most of its time looking at what this process has made
         self._reply(ready=True)
-        with os.fdopen(os.dup(self._task.pipes[0]), encoding="utf-8") as requests:
+        with os.fdopen(self._task.pipes[0], encoding="utf-8", closefd=False) as requests:
             while line := _line(requests):
                 if self._serve(session, json.loads(line)):
                     break
         return True
 
     def _serve(self, session: pytest.Session, request: dict[str, Any]) -> bool:
-        """Run one test; True in the copy of this process that has run it, and where no other test can run."""
-        item = self._items.get(request["key"])
-        if item is None:
-            self._reply(refused="a second process has not collected the test, or under another ID")
+        """Run one test; True in the process that has run it, such as a copy of this one, if it can run no other."""
+        mode = self._task.mode
+        if refusal := self._refusal(request):
+            if mode == "alone":
+                self._begin(request["reports"])
+                raise pytest.UsageError(f"cudalink: {refusal}")
+            self._reply(refused=refusal)
             return False
-        if request["key"] in self._alike:
-            self._reply(refused=f"several tests have its name: {_ALIKE}")
-            return False
+        item = self._items[request["key"]]
         pytest_private.rename(item, request["nodeid"])
-        if not request["fork"]:
-            self._open(request["reports"])
-            self._reply(pid=os.getpid())
+        if request["trials"]:
+            self._serve_trials(session, item, request)
+            return False
+        child = _fork() if mode == "copies" else 0
+        if child == 0:
+            if mode == "shared":
+                self._reply(pid=os.getpid())
+            else:
+                self._become_single(session, item)
+            self._begin(request["reports"])
             following = self._items.get(request["next"] or "")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if mode != "shared":
+                return True
             self._open(self._task.reports)
             guard = run_of(item.config).get(STICKY)
             ends = guard is not None and guard.found is not None
             self._reply(status=0, ends=ends)
             return ends
-        if hazard := _hazard(run_of(item.config), again=bool(request["trials"])):
-            self._reply(refused=hazard)
-            return False
-        if request["trials"]:
-            self._serve_trials(session, item, request)
-            return False
-        child = _fork()
-        if child == 0:
-            self._become_copy(session, item, request["reports"])
-            pytest_private.drop_summary(session.config)
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            return True
         self._reply(pid=child)
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
         try:
@@ -247,15 +218,29 @@ class Server(Child):
         self._reply(status=status)
         return False
 
-    def _become_copy(self, session: pytest.Session, item: pytest.Item, reports: str) -> None:
-        """Make this process one that runs a single test."""
+    def _refusal(self, request: dict[str, Any]) -> str:
+        """Return why this process cannot run a test as it is to run; empty if it can."""
+        if request["key"] not in self._items:
+            return "a second process has not collected the test, or under another ID"
+        if request["key"] in self._alike:
+            return f"several tests have its name: {_ALIKE}"
+        return _hazard(run_of(self._config), again=bool(request["trials"])) if self._task.mode == "copies" else ""
+
+    def _begin(self, reports: str) -> None:
+        """Begin with a test: say in its file that the process has come so far."""
+        self._open(reports)
+        self._write("began", None)
+
+    def _become_single(self, session: pytest.Session, item: pytest.Item) -> None:
+        """Make this process, a copy of one that serves or one that was started for it, one that runs a single test."""
         for pipe in self._task.pipes:
             os.close(pipe)
-        if (below := run_of(session.config).get(DESCENDANTS)) is not None:
-            below.forked()
         session.items, session.testscollected = [item], 1
-        pytest_private.own_captured(session.config)  # several copies may run at once
-        self._open(reports)
+        if self._task.mode == "copies":
+            pytest_private.drop_summary(session.config)
+            if (below := run_of(session.config).get(DESCENDANTS)) is not None:
+                below.forked()
+            pytest_private.own_captured(session.config)  # several copies may run at once
 
     def _serve_trials(self, session: pytest.Session, item: pytest.Item, request: dict[str, Any]) -> None:
         """Run a test under several conditions, some of them at once, each in a copy of this process."""
@@ -276,7 +261,8 @@ class Server(Child):
                         signal.signal(signal.SIGINT, before)
                         for descriptor in running:
                             os.close(descriptor)
-                        self._become_copy(session, item, f"{request['reports']}-{number}")
+                        self._become_single(session, item)
+                        self._open(f"{request['reports']}-{number}")
                         if driver is not None:
                             driver.keep_driver()
                         self._reports_tests = False

@@ -30,13 +30,15 @@ from ..conditions import FAULTS, faults
 from ..items import PLAN
 from ..records import LEDGER, RECORD_FILE
 from ..records.ledger import fail
-from ..run import Run
+from ..run import Mode, Run
 from ..watch import LIFETIMES, REPORTER
 from ..watch.violation_checks import lose_events
 from . import processes
 
 _LAST_LINES: Final = 20
 _GOES_ON: Final = ProcessEnd()
+#: What ends a child that runs a test: any exception of a plugin, such as pytest-timeout, which fails the test.
+_STOPS: Final = (Exception, pytest.fail.Exception)
 
 
 class Isolation:
@@ -109,7 +111,10 @@ class Isolation:
         with tempfile.TemporaryDirectory(dir=self._servers.folder) as made:
             folder = Path(made)
             began = time.perf_counter()
-            end = self._run_child(item, nextitem, folder)
+            try:
+                end = self._run_child(item, nextitem, folder)
+            except _STOPS as error:
+                end = ProcessEnd(stopped=str(error))
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
             given = _read(self._run, folder / "reports", item)
@@ -149,10 +154,10 @@ class Isolation:
     def _repeats(self, item: pytest.Item, end: ProcessEnd, folder: Path, *, failed: bool) -> str:
         """Return which test shows what ended this process too before it reached a test; the run ends, if there is one.
 
-        The next process would fail in the same way. One that has not collected the test does not count.
+        The next process would fail in the same way.
         """
         (before, shown), self._failure = self._failure, ("", "")
-        if not failed or end.exitcode == pytest.ExitCode.NO_TESTS_COLLECTED:
+        if not failed:
             return ""
         self._failure = (processes.start_failure(end, folder, item), item.nodeid)
         if self._failure[0] != before:
@@ -166,7 +171,8 @@ class Isolation:
     def _run_child(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd:
         forks = self._isolates(item)
         if not forks or self._warm:
-            server = self._servers.get(self._paths if forks else [], self._end_server, forks=forks)
+            mode: Mode = "copies" if forks else "shared"
+            server = self._servers.get(self._paths if forks else [], self._end_server, mode=mode)
             if server.failed is not None and not self._failure[0]:
                 self._failure = (processes.start_failure(server.failed, server.folder, item), "")
             if not server.refusal:
@@ -175,7 +181,11 @@ class Isolation:
                 if end is not None:
                     return end
             self._run.new_processes[server.refusal] += 1
-        return processes.start_process(self._run, item, folder)
+        alone = processes.ServerProcess(self._run, folder, [processes.key(item)], mode="alone")
+        end = alone(item, None, folder)
+        alone.close()
+        assert end is not None  # (it refuses no test)
+        return end
 
     def _end_server(self, server: processes.ServerProcess) -> None:
         """Let a process that waits for tests end; one that dies now fails the run."""

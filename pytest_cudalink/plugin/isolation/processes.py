@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ import pytest
 from ...base import scratch
 from ...base.process_end import ProcessEnd, end_of
 from ...base.words import counted
-from ..run import Run, Task
+from ..run import Mode, Run, Task
 from . import bootstrap
 
 #: Options that a plugin sets when the run begins, and that must be the same in a child.
@@ -32,38 +32,15 @@ _LOOK: Final = 1000
 _OUTPUT: Final = ("stdout", "stderr", "events")
 
 
-#: What ends a child that runs a test: any exception of a plugin, such as pytest-timeout, which fails the test.
-Stopped: Final = (Exception, pytest.fail.Exception)
-
-
 def key(item: pytest.Item) -> str:
     """Return what the node IDs of a test have in common in processes with different root folders: file and name.
 
-    A worker with ``--dist=loadgroup`` has added the groups of the test.
+    An argument of pytest has the same form. A worker with ``--dist=loadgroup`` has added the groups of the test.
     """
-    name = item.nodeid.partition("::")[2]
+    _, separator, name = item.nodeid.partition("::")
     marks = list(item.iter_markers("xdist_group"))
     groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
-    return f"{item.path}::{name.removesuffix('@' + '_'.join(sorted(groups))) if groups else name}"
-
-
-@contextmanager
-def _streams(run: Run, folder: Path) -> Iterator[dict[str, Any]]:
-    """Open the files for what a child writes; yield these and its folder as arguments of `subprocess.Popen`."""
-    with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
-        where = run.config.invocation_params.dir
-        yield {"cwd": where, "stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
-
-
-def start_process(run: Run, item: pytest.Item, folder: Path) -> ProcessEnd:
-    """Run one test in a new process, which leaves its reports, events and output in a folder."""
-    command, environment = _command(run, folder, item.nodeid, [str(item.path)], [])
-    try:
-        with _streams(run, folder) as streams:
-            done = subprocess.run(command, env=environment, check=False, **streams)  # noqa: S603 (that of this very run)
-    except Stopped as error:
-        return ProcessEnd(stopped=str(error))
-    return end_of(done.returncode)
+    return f"{item.path}{separator}{name.removesuffix('@' + '_'.join(sorted(groups))) if groups else name}"
 
 
 def start_failure(end: ProcessEnd, folder: Path, item: pytest.Item) -> str:
@@ -80,12 +57,9 @@ def start_failure(end: ProcessEnd, folder: Path, item: pytest.Item) -> str:
 
 
 def _command(
-    run: Run, folder: Path, nodeid: str, paths: list[str], pipes: list[int], *, events: bool = True
+    run: Run, folder: Path, paths: list[str], pipes: list[int], *, mode: Mode, events: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment of a child whose files are in a folder.
-
-    `events`: whether one of them has the events of the driver.
-    """
+    """Return command and environment of a child whose files are in a folder; parameters as of `ServerProcess`."""
     into = str(folder / "events") if events else ""
     config = run.config
     options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
@@ -97,7 +71,7 @@ def _command(
     if run.emulated is not None:
         environment["CUDALINK_EMULATOR_EVENTS"] = into
     task = Task(
-        nodeid=nodeid,
+        mode=mode,
         paths=paths,
         pipes=pipes,
         reports=str(folder / "reports"),
@@ -151,21 +125,21 @@ def _arguments(run: Run) -> list[str]:
 
 
 class ServerProcess:
-    """A child that has collected, and runs each test that it is asked for, in a copy of itself or in itself.
+    """A child that has collected, and runs each test that it is asked for.
 
     `folder`: an empty folder for the child's files.
-    `paths`: files of its tests; empty for those of the command line.
-    `forks`: whether each test runs in a copy.
+    `paths`: tests or files of its tests; empty for those of the command line.
+    `mode`: how it runs a test.
     `events`: whether the events of the driver are in a file of the folder.
     `refusal`: why it cannot run tests; empty if it can.
     `failed`: how it ended, if it did so before it could run tests.
     """
 
-    def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool, events: bool = True) -> None:
+    def __init__(self, run: Run, folder: Path, paths: list[str], *, mode: Mode, events: bool = True) -> None:
         self.folder, self.refusal = folder, ""
         self.failed: ProcessEnd | None = None
         self._ends = False  # by itself, after a test that left its contexts unusable
-        self._forks, self._buffer = forks, b""
+        self._mode, self._buffer = mode, b""
         self._requests = self._replies = -1
         # here before it starts: an exception that comes as Popen returns would lose the process
         self._process: subprocess.Popen[bytes] = subprocess.Popen.__new__(subprocess.Popen)
@@ -173,10 +147,11 @@ class ServerProcess:
         try:
             pipes.extend(starmap(os.pipe, ((), ())))  # one call in C, for the same reason
             (read, self._requests), (self._replies, written) = pipes
-            command, environment = _command(run, folder, "", paths, [read, written], events=events)
-            with _streams(run, folder) as streams:
-                start: Any = subprocess.Popen.__init__
-                start(self._process, command, env=environment, pass_fds=(read, written), **streams)
+            command, environment = _command(run, folder, paths, [read, written], mode=mode, events=events)
+            start: Any = subprocess.Popen.__init__
+            with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+                streams = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr, "pass_fds": (read, written)}
+                start(self._process, command, env=environment, cwd=run.config.invocation_params.dir, **streams)
             for pipe in (read, written):
                 os.close(pipe)
             if not self._reply():
@@ -199,7 +174,7 @@ class ServerProcess:
         Returns how the process of the test ended; without signal and exit code if it goes on. None if it refuses, see
         `refusal`.
         """
-        files = [self.folder / name for name in _OUTPUT]
+        files = [self.folder / name for name in _OUTPUT if folder != self.folder]
         sizes = {file: file.stat().st_size if file.exists() else 0 for file in files}
         pid = None
         try:
@@ -214,18 +189,16 @@ class ServerProcess:
                 end = self._ended()
             else:
                 self._ends = reply.get("ends", False)
-                end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._forks else ProcessEnd()
-        except Stopped as error:
-            self._kill(pid)
-            end = ProcessEnd(stopped=str(error))
+                end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._mode == "copies" else ProcessEnd()
         except BaseException:
             self._kill(pid)
             raise
-        for file, size in sizes.items():  # what the test has added
-            if file.exists():
-                with file.open("rb") as stream:
-                    stream.seek(size)
-                    (folder / file.name).write_bytes(stream.read())
+        finally:
+            for file, size in sizes.items():  # what the test has added
+                if file.exists():
+                    with file.open("rb") as stream:
+                        stream.seek(size)
+                        (folder / file.name).write_bytes(stream.read())
         return end
 
     def trials(
@@ -280,7 +253,7 @@ class ServerProcess:
 
     def _ask(self, item: pytest.Item, folder: Path, **how: Any) -> None:
         """Ask for a test; a process that died between two tests gives no reply."""
-        request = {"key": key(item), "nodeid": item.nodeid, "fork": self._forks, "reports": str(folder / "reports")}
+        request = {"key": key(item), "nodeid": item.nodeid, "reports": str(folder / "reports")}
         with suppress(BrokenPipeError):
             os.write(self._requests, json.dumps({**request, **how}).encode() + b"\n")
 
@@ -301,14 +274,14 @@ class ServerProcess:
         return reply
 
     def _ended(self) -> ProcessEnd:
-        return end_of(self._process.wait(_PATIENCE))
+        return end_of(self._process.wait(None if self._mode == "alone" else _PATIENCE))
 
     def _kill(self, pid: int | None) -> None:
         """End the process of a test, which a parent that forks waits for."""
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if pid is None or not self._forks:
+        if pid is None or self._mode != "copies":
             self.kill()
         else:
             self.close()
@@ -341,24 +314,23 @@ class Servers:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.folder = scratch.fresh("isolated")
-        self._started: dict[tuple[bool, bool], tuple[ServerProcess, Callable[[ServerProcess], object]]] = {}
+        self._started: dict[tuple[Mode, bool], tuple[ServerProcess, Callable[[ServerProcess], object]]] = {}
 
     def get(
-        self, paths: list[str], close: Callable[[ServerProcess], object], *, forks: bool, events: bool = True
+        self, paths: list[str], close: Callable[[ServerProcess], object], *, mode: Mode, events: bool = True
     ) -> ServerProcess:
-        """Return the process that has collected the tests of some files, and runs each in a copy or in itself.
+        """Return the process that has collected the tests of some files; `mode`, `events`: as of `ServerProcess`.
 
         `close`: ends it.
-        `events`: as of `ServerProcess`.
         """
-        server, _ = self._started.get((forks, events), (None, close))
+        server, _ = self._started.get((mode, events), (None, close))
         if server is None or not (server.alive or server.refusal):
             if server is not None:
-                del self._started[forks, events]
+                del self._started[mode, events]
                 close(server)
             folder = Path(tempfile.mkdtemp(prefix="server-", dir=self.folder))
-            server = ServerProcess(self._run, folder, paths, forks=forks, events=events)
-            self._started[forks, events] = server, close
+            server = ServerProcess(self._run, folder, paths, mode=mode, events=events)
+            self._started[mode, events] = server, close
         return server
 
     def end(self) -> None:
@@ -402,7 +374,7 @@ class Copies:
         deadline = int(self._run.settings.sticky_deadline.value)
         for start in range(0, len(requests), _PART):
             # the events of a copy have no reader: a file of all would be as long as there are runs and calls
-            server = self._servers.get(self._paths, ServerProcess.close, forks=True, events=False)
+            server = self._servers.get(self._paths, ServerProcess.close, mode="copies", events=False)
             self._server = server
             if not server.alive:
                 return

@@ -98,14 +98,13 @@ def activate(config: pytest.Config, *, in_test: bool = False) -> Run:
 
 
 def command_line(config: pytest.Config) -> None:
-    """Restrict a process that was started for one test to that test."""
+    """Make a process that was started for another one's tests run these alone."""
     task = task_of(config)
     if task is not None:
         from ..isolation import child as isolated
 
         isolated.restrict(config, task)
-        child = isolated.Server if task.pipes else isolated.Child
-        config.pluginmanager.register(child(config, task), "cudalink-isolated")
+        config.pluginmanager.register(isolated.Child(config, task), "cudalink-isolated")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -306,7 +305,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _guard_contexts(session: pytest.Session, run: Run) -> None:
     """Ask the contexts after each test, in a process of several tests that has or can have a driver with a device."""
-    alone = run.task is not None and not run.task.pipes
+    alone = run.task is not None and run.task.mode == "alone"
     if run.settings.sticky.value == "off" or alone or run.is_controller or session.config.option.collectonly:
         return
     if run.emulated is not None or any(map(os.path.exists, _DEVICE_FILES)):
