@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..base.finding import SEVERITIES, Finding
-from ..base.progress import progress
 from ..base.safe_text import line
 from ..base.tables import grouped
 from ..base.words import and_more, counted
 from . import audit_device_code, audit_output
 from .arguments import CommandError, any_path
-from .audit_output import Answer, AuditOutput, answer_each
+from .audit_output import Answer, answer_each
 
 if TYPE_CHECKING:
     from ..audit import Audit, Dependency
@@ -217,27 +216,24 @@ def _audit_environment(options: argparse.Namespace) -> int:
     """Audit the environment of ``options.environment`` and report; returns the exit code."""
     from ..doctor import examine_environment
 
-    output = AuditOutput(options.format)
     prefix = None if options.environment is True else options.environment
-    try:
-        with progress("auditing the environment"):
-            audited = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
-    except (OSError, ValueError) as error:  # AuditError is a ValueError
-        output.fail(error)
-        return 2
-    findings = [
-        Finding(
-            finding.severity,
-            "; ".join((finding.what, *finding.remedies[:1])),
-            place=finding.kind,
-            kind=finding.severity,
-        )
-        for finding in audited.findings
-    ]
-    findings += [Finding("error", file.text, place=file.path, kind="not readable") for file in audited.unreadable]
-    output.add(Answer("", list(_environment_lines(audited)), audited.to_json(), findings))
-    output.end(single=True)
-    return audited.exit_code
+
+    def judge(_path: Path, _step: object) -> Answer:
+        audited = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
+        findings = [
+            Finding(
+                finding.severity,
+                "; ".join((finding.what, *finding.remedies[:1])),
+                place=finding.kind,
+                kind=finding.severity,
+            )
+            for finding in audited.findings
+        ]
+        findings += [Finding("error", file.text, place=file.path, kind="not readable") for file in audited.unreadable]
+        return Answer("", list(_environment_lines(audited)), audited.to_json(), findings, audited.exit_code)
+
+    # AuditError is a ValueError
+    return answer_each(options.format, [Path()], judge, (OSError, ValueError), single="the environment")
 
 
 def _environment_lines(audit: EnvironmentAudit) -> Iterator[str]:

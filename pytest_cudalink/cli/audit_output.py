@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ class Answer:
     lines: Sequence[str]  # for people. The first one is the verdict.
     plain: Any  # for programs
     findings: Sequence[Finding] = ()  # kind and place of each are its title
+    exit_code: int | None = None  # None: that of `fails`
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
@@ -63,57 +63,49 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def answer_each(
-    form: str, paths: Iterable[Path], judge: Callable[[Path, Progress], Answer], errors: tuple[type[Exception], ...]
+    form: str,
+    paths: Iterable[Path],
+    judge: Callable[[Path, Progress], Answer],
+    errors: tuple[type[Exception], ...],
+    *,
+    single: str = "",
 ) -> int:
     """Print the answer for each path; return the worst exit code, which is 2 for a path that cannot be judged.
 
     `errors`: what `judge` raises then.
+    `single`: names the only subject where that is not a path; its JSON is no list.
     """
-    code, output = 0, AuditOutput(form)
+    code = 0
+    answers: list[Answer] = []
     for path in paths:
         try:
-            with progress(f"auditing {path.name}") as step:
+            with progress(f"auditing {single or path.name}") as step:
                 answer = judge(path, step)
         except errors as error:
-            output.fail(error)
+            _complain(form, error)
             code = 2
             continue
-        output.add(answer)
-        code = max(code, int(answer.fails))
-    output.end()
+        answers.append(answer)
+        code = max(code, int(answer.fails) if answer.exit_code is None else answer.exit_code)
+        if form == "text":
+            sys.stdout.writelines(f"{safe(line)}\n" for line in answer.lines)
+        elif form == "github":
+            sys.stdout.writelines(f"{line}\n" for line in _commands(answer))
+    if form == "json" and (answers or not single):
+        plain = [answer.plain for answer in answers]
+        sys.stdout.write(json.dumps(plain[0] if single else plain, indent=2) + "\n")
+    if form == "github" and answers:
+        for problem in append_summary(lambda: _summary(answers)):
+            _complain(form, problem)
     return code
 
 
-class AuditOutput:
-    """What the command prints, in one form."""
-
-    def __init__(self, form: str) -> None:
-        self._form = form
-        self._answers: list[Answer] = []
-
-    def add(self, answer: Answer) -> None:
-        """Print an answer; JSON waits for `end`."""
-        self._answers.append(answer)
-        if self._form == "text":
-            sys.stdout.writelines(f"{safe(line)}\n" for line in answer.lines)
-        elif self._form == "github":
-            sys.stdout.writelines(f"{line}\n" for line in _commands(answer))
-
-    def fail(self, error: object) -> None:
-        """Print to stderr why there is no answer."""
-        if self._form == "github":
-            sys.stderr.write(f"{_command('error', 'cudalink audit', str(error))}\n")
-        else:
-            complain(f"cudalink audit: {safe(error)}")
-
-    def end(self, *, single: bool = False) -> None:
-        """Print JSON: a list, or the single answer. Append the job summary."""
-        if self._form == "json":
-            plain = [answer.plain for answer in self._answers]
-            sys.stdout.write(json.dumps(plain[0] if single else plain, indent=2) + "\n")
-        if self._form == "github" and self._answers:
-            for problem in append_summary(partial(_summary, self._answers)):
-                self.fail(problem)
+def _complain(form: str, error: object) -> None:
+    """Print to stderr why there is no answer."""
+    if form == "github":
+        sys.stderr.write(f"{_command('error', 'cudalink audit', str(error))}\n")
+    else:
+        complain(f"cudalink audit: {safe(error)}")
 
 
 def _commands(answer: Answer) -> list[str]:
