@@ -152,51 +152,35 @@ def offer(action: argparse.Action, values: Callable[[argparse.Namespace], Iterab
 # code 2. A path is looked at and not opened: `regular_files` opens it later, and refuses what has become a pipe
 
 
-def wrong_file(path: Path, expected: str) -> str:
-    """Return why a path cannot be read as a file, and what is expected; empty if it can be."""
+def wrong_file(path: Path, expected: str, *, or_folder: bool = False) -> str:
+    """Return why a path cannot be read as a file, and what is expected; empty if it can be.
+
+    `or_folder`: whether anything does that is there, because the command says what is wrong with a file.
+    """
     try:
-        if stat.S_ISDIR(path.stat().st_mode):
-            return f"is {path}, a folder; expected {expected}"
-        if not path.is_file():
-            return f"is {path}, a pipe or a device; expected {expected}; write it to a file first"
+        kind = path.stat().st_mode
     except OSError as error:
         return f"is {path}: {error.strerror}; expected {expected}"
+    if or_folder:
+        return ""
+    if stat.S_ISDIR(kind):
+        return f"is {path}, a folder; expected {expected}"
+    if not stat.S_ISREG(kind):
+        return f"is {path}, a pipe or a device; expected {expected}; write it to a file first"
     return "" if os.access(path, os.R_OK) else f"is {path}, which you may not read; expected {expected}"
 
 
-def input_file(expected: str, remedy: str = "correct the path") -> Callable[[str], Path]:
+def input_file(expected: str, remedy: str = "correct the path", *, or_folder: bool = False) -> Callable[[str], Path]:
     """Return the type of an option that names a file to read.
 
     `expected`: what the file is, such as ``"a file of cells"``.
     `remedy`: what to do.
+    `or_folder`: as of `wrong_file`.
     """
-    return _input(wrong_file, expected, remedy)
-
-
-def input_path(expected: str, remedy: str = "correct the path") -> Callable[[str], Path]:
-    """Return the type of an option that names a file or a folder to read.
-
-    `expected`: what the path is, such as ``"a record file or a folder of record files"``.
-    `remedy`: what to do.
-    """
-    return _input(_missing, expected, remedy)
-
-
-def _missing(path: Path, expected: str) -> str:
-    """Return why there is no file or folder, and what is expected; empty if there is one."""
-    try:
-        path.stat()
-    except OSError as error:
-        return f"is {path}: {error.strerror}; expected {expected}"
-    return ""
-
-
-def _input(wrong: Callable[[Path, str], str], expected: str, remedy: str) -> Callable[[str], Path]:
-    """Return the type of an option whose path `wrong` finds nothing to say about."""
 
     def of(text: str) -> Path:
         path = _path(text, expected)
-        if why := wrong(path, expected):
+        if why := wrong_file(path, expected, or_folder=or_folder):
             raise argparse.ArgumentTypeError(f"{why}; {remedy}")
         return path
 

@@ -15,7 +15,7 @@ from ..matrix.cells import schema
 from ..matrix.ci import github_matrix, parse_shard, read_durations, spread
 from ..matrix.keys import KEYS
 from ..matrix.project import warnings
-from .arguments import CommandError, add_verbs, answer, any_path, hint, input_path, offer, tagged, wrong_file
+from .arguments import CommandError, add_verbs, answer, any_path, hint, input_file, offer, tagged, wrong_file
 
 DESCRIPTION: Final = (
     "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox "
@@ -39,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for verb in (listing, github):
         verb.add_argument(
             "--records",
-            type=input_path("a record file or a folder of record files", "run the cells first, or correct the path"),
+            type=input_file(
+                "a record file or a folder of record files", "run the cells first, or correct the path", or_folder=True
+            ),
             action="append",
             metavar="PATH",
             help="read the records of earlier runs from this file or folder (default: .cudalink); may be repeated",

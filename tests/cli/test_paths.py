@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from pytest_cudalink.cli import COMMANDS, main, make_parser
-from pytest_cudalink.cli.arguments import input_file, input_path, output_file, output_folder
+from pytest_cudalink.cli.arguments import input_file, output_file, output_folder
 from tests.report.samples import write
 
 #: What a command needs besides the path that is tried.
@@ -123,7 +123,8 @@ def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys: pytest.
         assert re.search(r"expected|give|write|run|name", message), said
 
 
-FILE, RECORD, PAGE = input_file("a file of cells", "write one"), input_path("a record"), input_file("a page")
+FILE, PAGE = input_file("a file of cells", "write one"), input_file("a page")
+RECORD = input_file("a record", or_folder=True)
 
 
 @pytest.mark.parametrize(
