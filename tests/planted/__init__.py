@@ -30,12 +30,12 @@ def twins(
 
     def planted(_expected: object) -> Callable[[Function], Function]:
         def enter(function: Function) -> Function:
-            def run(*given: object, is_mended: bool) -> None:
+            def run(*values: object, is_mended: bool) -> None:
                 with within() as use:
-                    function(use, *given, is_mended)
+                    function(use, *values, is_mended)
 
-            broken[function.__name__] = lambda *given: run(*given, is_mended=False)
-            mended[function.__name__] = lambda *given: run(*given, is_mended=True)
+            broken[function.__name__] = lambda *values: run(*values, is_mended=False)
+            mended[function.__name__] = lambda *values: run(*values, is_mended=True)
             return function
 
         return enter
