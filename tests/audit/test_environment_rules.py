@@ -747,7 +747,8 @@ def test_an_extra_that_nobody_asked_for(made: Faked, requires: str, version: str
     findings = made.audit().findings
     assert [finding.severity for finding in findings] == ["note"] * bool(words)
     remedy = "install 'plugin[with-cuda]' where plugin uses it"
-    assert [(finding.kind, finding.otherwise) for finding in findings] == [("version", remedy)] * bool(words)
+    note = ("version", remedy, f"cudnn-cu12 {version}")
+    assert [(finding.kind, finding.otherwise, finding.place) for finding in findings] == [note] * bool(words)
     assert all(words in finding.what for finding in findings)
     made.wheel("framework", "1", "plugin[with-cuda]")
     assert [finding.severity for finding in made.audit().findings] == ["error"] * (bool(words) or version == "8.1")

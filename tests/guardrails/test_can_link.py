@@ -143,6 +143,25 @@ def test_predictions(step: str, machine: str, expected: dict[str, bool]) -> None
     assert {prediction.rule: prediction.works for prediction in made} == expected
 
 
+def test_what_is_not_known() -> None:
+    """An image that a release cannot make has no answer, and the reason; rules say nothing of Tile IR."""
+    unmade = ask(V(14, 0), "nvjitlink", V(13, 0))
+    assert (unmade.answer, unmade.works, unmade.why_not) == (None, None, "CUDA 14.0 cannot make PTX for sm_90")
+    assert ask(V(13, 0), "nvjitlink", V(13, 0)).why_not == ""
+    (tile,) = questions(V(13, 1), (Consumer("tileiras", V(13, 1)),), atlas.TILE, "sm_90")
+    assert reply(atlas.load(), tile).rules == ()
+
+
+def test_what_each_library_is_asked() -> None:
+    """A driver loads an executable cubin, which nvJitLink is asked to link."""
+    consumers = (Consumer("nvjitlink", V(13, 0)), Consumer("driver", V(13, 0)))
+    steps = {
+        kind: [asked.step for asked in questions(V(13, 0), consumers, kind, "sm_90")]
+        for kind in ("linked-cubin", "cubin")
+    }
+    assert steps == {"linked-cubin": ["nvjitlink", "load"], "cubin": ["nvjitlink", "driver"]}
+
+
 MADE_BY_A_NEWER = "its header says that CUDA 13.1 made it"
 ONE_MAJOR = "LTO-IR is promised to work within one major version, into a linker that is not older"
 

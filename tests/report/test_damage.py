@@ -248,6 +248,9 @@ def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:
     assert [cell.name for cell in report.cells] == ["c"]
     assert report.damaged == {str(closed): "the folder cannot be read: Permission denied"}
     assert merge([closed]).damaged == report.damaged
+    saved = tmp_path / "saved.json"
+    saved.write_text(report.as_json(), encoding="utf-8")
+    assert merge([saved]).damaged == report.damaged
 
 
 @pytest.mark.parametrize(
