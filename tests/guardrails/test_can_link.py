@@ -12,6 +12,7 @@ from tools import atlas_differences
 
 V = CudaVersion
 RELEASES = ("13.0", "13.1", "14.0")
+MADE = V(13, 0)
 
 
 def drawn() -> atlas.Atlas:
@@ -150,6 +151,54 @@ def test_what_is_not_known() -> None:
     assert ask(V(13, 0), "nvjitlink", V(13, 0)).why_not == ""
     (tile,) = questions(V(13, 1), (Consumer("tileiras", V(13, 1)),), atlas.TILE, "sm_90")
     assert reply(atlas.load(), tile).rules == ()
+
+
+def measured(*grids: tuple[str, str, str, str]) -> atlas.Atlas:
+    """The atlas of `drawn` with other grids: step, kind, architecture, and the answers to images of 13.0."""
+    rows = [atlas.Grid(step, kind, arch, {"13.0": row}, RELEASES) for step, kind, arch, row in grids]
+    return dataclasses.replace(drawn(), grids=tuple(rows))
+
+
+def asked_in(known: atlas.Atlas, library: str, kind: str, arch: str = "sm_90", release: CudaVersion = MADE):
+    """Return the reply to one question about an image of a release and a library of 13.0."""
+    (question,) = questions(release, (Consumer(library, V(13, 0)),), kind, arch)
+    return reply(known, question)
+
+
+def test_a_linked_cubin_is_what_the_producer_linked() -> None:
+    """What was measured of relocatable cubins is its answer where it has none of its own, and that of no other kind."""
+    known = measured(
+        *(("load", "cubin", "sm_90", "aaa"), ("nvjitlink", "cubin", "sm_90", "aaa")),
+        ("nvjitlink", "linked-cubin", "sm_90", "bbb"),
+    )
+    asked = (("driver", "linked-cubin"), ("nvjitlink", "linked-cubin"), ("nvjitlink", "fatbin-cubin"))
+    assert [asked_in(known, *words).works for words in asked] == [True, False, None]
+
+
+def test_why_nothing_was_measured() -> None:
+    """The architectures that were, with the answer of one of them; or that the step was not."""
+    few, one = ("nvjitlink", "ptx", "sm_80", "bbb"), ("nvjitlink", "ptx", "sm_90", "aaa")
+    only, step = "sm_120 was not measured, only ", "PTX were not measured at the step 'nvjitlink'"
+    for grids, arch, release, why in (
+        ((few, one), "sm_120", V(13, 0), f"{only}sm_80, sm_90; for sm_90 it works"),
+        ((few,), "sm_120", V(13, 0), f"{only}sm_80; for sm_80 it does not work"),
+        ((few,), "sm_120", V(13, 1), f"{only}sm_80"),
+        ((few,), "sm_80", V(13, 1), step),
+        ((), "sm_80", V(13, 0), step),
+    ):
+        assert asked_in(measured(*grids), "nvjitlink", "ptx", arch, release).why_not == why
+
+
+def test_what_is_documented() -> None:
+    """Statements about the kind and the step, which say something about these releases; none about an unknown one."""
+    for library, kind in (("nvjitlink", "ptx"), ("driver", "ptx"), ("nvjitlink", "ltoir"), ("driver", "linked-cubin")):
+        told = asked_in(drawn(), library, kind)
+        assert told.documented
+        for statement, works in told.documented:
+            assert told.question.kind in statement.kinds
+            assert told.question.step in statement.steps
+            assert works in (True, False)
+    assert ask(V(13, 0), "nvjitlink", V(14, 0)).documented == ask(V(14, 0), "nvjitlink", V(13, 0)).documented == ()
 
 
 def test_what_each_library_is_asked() -> None:
