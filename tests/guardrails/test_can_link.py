@@ -173,6 +173,35 @@ def test_a_linked_cubin_is_what_the_producer_linked() -> None:
     )
     asked = (("driver", "linked-cubin"), ("nvjitlink", "linked-cubin"), ("nvjitlink", "fatbin-cubin"))
     assert [asked_in(known, *words).works for words in asked] == [True, False, None]
+    as_it_is = ("load it as it is, or compile it as relocatable device code",)
+    assert asked_in(known, "nvjitlink", "linked-cubin").instead == as_it_is
+
+
+@pytest.mark.parametrize(
+    ("library", "grid", "read", "instead"),
+    [
+        ("driver", ("load", "linked-cubin", "baa"), RELEASES, ["take the driver of CUDA 13.1 or newer"]),
+        ("driver", ("load", "linked-cubin", "ba"), RELEASES[:2], ["take the driver of CUDA 13.1"]),
+        ("driver", ("driver", "ptx", "bbb"), RELEASES, []),
+        ("tileiras", ("tileiras", atlas.TILE, "baa"), RELEASES, ["take tileiras 13.1 or newer"]),
+    ],
+)
+def test_what_works_instead(
+    library: str, grid: tuple[str, str, str], read: tuple[str, ...], instead: list[str]
+) -> None:
+    """The nearest release, and "or newer" where all later ones were measured and work; nothing where nothing works."""
+    step, kind, row = grid
+    known = dataclasses.replace(drawn(), grids=(atlas.Grid(step, kind, "sm_90", {"13.0": row}, read),))
+    assert [way.partition(": ")[0] for way in asked_in(known, library, kind).instead] == instead
+
+
+def test_a_driver_of_another_release_answers_nothing() -> None:
+    """What was measured with it is not known of the one that is asked about; rules of the load are policies'."""
+    known = measured(("driver", "ptx", "sm_90", "aaa"), ("real-driver", "ptx", "sm_90", "aaa"))
+    other = dataclasses.replace(known, real=(dataclasses.replace(known.real[0], cuda="13.1"),))
+    assert (bool(asked_in(known, "driver", "ptx").hardware), asked_in(other, "driver", "ptx").hardware) == (True, ())
+    rules = ask(V(13, 1), "driver", V(13, 0)).rules
+    assert {rule.rule.partition(" ")[0] for rule in rules} == {"linker", "policy"}
 
 
 def test_why_nothing_was_measured() -> None:
