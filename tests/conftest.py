@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, settings
 from pytest_cudalink import probes, toolchains
 from pytest_cudalink.base.compiler import find_compiler
 from pytest_cudalink.compat.settings_table import OPTIONS
-from pytest_cudalink.linker import ObjectCode, forcing
+from pytest_cudalink.linker import ObjectCode
 from pytest_cudalink.plugin.pytest_private import rename
+from pytest_cudalink.targets.steering import current
 from pytest_cudalink.versions import CudaVersion
 from tests import compiled
 from tests.nested import Forks, NestedPytest
@@ -235,10 +236,12 @@ def clean_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def clean_choices() -> Iterator[None]:
-    """No test inherits a forced backend, a policy, or a faked probe from another; the run itself may force one."""
-    forced = forcing.forced()
+    """No test inherits a forced backend or a faked probe from another; the run itself may force one."""
+    run = current()
+    choice = run and run.choice
     yield
-    assert forcing.forced() == forced
+    assert current() is run
+    assert (run and run.choice) == choice
     assert not probes.fakes().fakes_driver
     assert not probes.fakes().fakes_nvjitlink
 

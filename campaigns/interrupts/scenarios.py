@@ -20,7 +20,7 @@ from pytest_cudalink.base import regular_files
 from pytest_cudalink.emulator import preload, worker
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, _linker, forcing
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, _linker, policy
 from pytest_cudalink.linker.backends import driver as driver_backend
 from pytest_cudalink.linker.backends import nvjitlink
 from pytest_cudalink.linker.backends.state import LinkState
@@ -185,7 +185,7 @@ def look(folder: Path | None = None) -> dict[str, object]:
         + [type(state).__name__ for state in states if _is_held(state.lock)],
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
         "fakes": (probes.fakes(), len(probes.listeners)),
-        "forced": (forcing.set_by_hand(), forcing.default_policy(), steering.linking_for("-")),
+        "forced": (policy.default_policy(), steering.linking_for("-")),
         "steerings": [id(entered) for entered in steering._stack],
         "finders": [id(finder) for finder in sys.meta_path],
         "environment": dict(os.environ),
@@ -309,18 +309,11 @@ def load_codes() -> None:
 # -- what a test or a run changes
 
 
-def force() -> None:
-    """Force a backend and a policy for a block."""
-    with forcing.forced_backend("driver", "the walk"):
-        check_forced()
+def fake() -> None:
+    """Fake versions, and link on behalf of another target, for a block."""
     with steering.on_behalf_of("another"), probes.fake(driver="12.9", nvjitlink="13.0"):
         assert probes.driver_version() == (12, 9)
     assert probes.fakes() == probes.Fakes()
-
-
-def check_forced() -> None:
-    """Fail unless a backend is forced."""
-    assert forcing.forced() is not None
 
 
 def steer() -> None:
@@ -580,7 +573,7 @@ SCENARIOS: dict[str, _Parts] = {
     "contained-dropped": _contained(dropped),
     "program": (compile_program, compile_program, _nothing),
     "object-codes": (load_codes, load_codes, _nothing),
-    "forcing": _on("driver", force),
+    "faking": _on("driver", fake),
     "steering": _on("driver", steer),
     "postponed": _on("driver", postpone),
     "fake_versions": _on("driver", fixture_fake_versions),

@@ -10,10 +10,10 @@ from typing import Self
 
 from .. import probes
 from ..compat.architectures import known_architectures, parse_architecture
-from ..targets.base import Backend, BackendChoice, Bundled
+from ..targets.base import Backend, Bundled
 from ..targets.steering import Watch, current
 from ..versions import CudaVersion
-from . import forcing, objectcode
+from . import objectcode
 from .backends import OPENERS, opener
 from .backends.nvjitlink import can_fetch_ltoir
 from .backends.state import LinkState
@@ -21,12 +21,12 @@ from .dispatch import Decision, driver_matters, explain, policy_named
 from .errors import LinkError, skew_sentence
 from .objectcode import ObjectCode
 from .options import DriverOption, LinkerOptions
+from .policy import default_policy
 
 #: The options of a linker that names none.
 _DEFAULT_OPTIONS = LinkerOptions()
 
 _ARGUMENT = "the argument 'backend'"
-_ARGUMENTS = {backend: BackendChoice(backend, _ARGUMENT) for backend in OPENERS}
 
 #: The states of the linkers that are open, by id: they are closed at the end of the process. A weakref.finalize for
 #: each linker does the same and costs as much as deciding on the backend.
@@ -129,29 +129,18 @@ class Linker:
     def _decide(self, policy: str | None, backend: Backend | None) -> Decision:
         if policy is not None:
             policy_named(policy)  # a wrong name is an error even where a forced backend needs no policy
-        if backend is not None or self._watch is not None or forcing.set_by_hand() is not None:
-            forced = self._forced(backend)
-            if forced.backend is not None:
-                return self._obey(forced.backend, forced.source)
+        if backend is not None:
+            if self._watch is not None:
+                self._watch.overrule(_ARGUMENT)
+            return self._obey(backend, _ARGUMENT)
+        if self._watch is not None and self._watch.choice.backend is not None:
+            return self._obey(self._watch.choice.backend, self._watch.choice.source)
         ltoir, lto = self._has_ltoir, self._options.lto_requested
-        policy = policy or self._options.policy or forcing.default_policy()
+        policy = policy or self._options.policy or default_policy()
         nvjitlink = probes.nvjitlink_version()
         asked = driver_matters(nvjitlink, ltoir, lto, policy)
         driver = probes.driver_version() if asked else None
         return _decision(driver, nvjitlink, ltoir, lto, policy, driver_asked=asked)
-
-    def _forced(self, backend: Backend | None) -> BackendChoice:
-        """Return the choice that skips the table: the argument, else `forcing`, else that of the run for this link."""
-        choice = forcing.set_by_hand()
-        if backend is not None:
-            known = backend in tuple(OPENERS)  # (a wrong backend may be unhashable)
-            choice = _ARGUMENTS[backend] if known else BackendChoice(backend, _ARGUMENT)
-        if choice is None:
-            assert self._watch is not None  # (asked only where something may force)
-            return self._watch.choice
-        if self._watch is not None:
-            self._watch.overrule(choice.source)
-        return choice
 
     def _obey(self, backend: Backend, source: str) -> Decision:
         if backend not in tuple(OPENERS):  # (a wrong backend may be unhashable)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, forcing
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, policy
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import Case, cases, policies
 from pytest_cudalink.linker.objectcode import added_checks
@@ -148,11 +148,11 @@ def test_policy_precedence(monkeypatch, no_libraries, sample_code) -> None:
         assert Linker(code, options=LinkerOptions(arch="sm_90")).decision.policy == "strict-major"
         monkeypatch.setenv("CUDALINK_POLICY", "released")
         assert Linker(code, options=LinkerOptions(arch="sm_90")).decision.policy == "released"
-        previous = forcing.set_default_policy("strict-major")
+        previous = policy.set_default_policy("strict-major")
         assert Linker(code, options=LinkerOptions(arch="sm_90")).decision.policy == "strict-major"
         assert Linker(code, options=options).decision.policy == "newer-driver-ok"
         assert Linker(code, options=options, policy="released").decision.policy == "released"
-        forcing.set_default_policy(previous)
+        policy.set_default_policy(previous)
 
 
 def test_a_kept_decision_is_for_its_situation_alone(no_libraries, sample_code) -> None:
@@ -185,12 +185,12 @@ def test_what_hooks_receive_is_read_once(sample_code) -> None:
 
 
 def test_forcing(no_libraries, sample_code) -> None:
-    """A forced backend skips the table; the argument wins over the process-wide choice."""
+    """A forced backend skips the table."""
     code, options = sample_code("12.9/main.ptx"), LinkerOptions(arch="sm_90", check_inputs=False)
-    with probes.fake(driver="12.9", nvjitlink="12.9"), forcing.forced_backend("driver", "a test"):
-        linker = Linker(code, options=options)
+    with probes.fake(driver="12.9", nvjitlink="12.9"):
+        linker = Linker(code, options=options, backend="driver")
         assert (linker.backend, linker.decision.row) == ("driver", "forced")
-        assert "a test" in linker.decision.sentence
+        assert linker.decision.sentence == "forced by the argument 'backend'"
         assert Linker(code, options=options, backend="nvjitlink").backend == "nvjitlink"
     for wrong in ("cuda", "", ["driver"]):
         with pytest.raises(ValueError, match="unknown backend .*; known: 'driver', 'nvjitlink'"):
@@ -208,35 +208,16 @@ def links() -> Iterator[list[LinkEvent]]:
 
 
 def test_who_forces(links, no_libraries, sample_code) -> None:
-    """The argument wins over a choice set by hand, and that over the run; links report only the run's choice."""
+    """The argument wins over the run; links report only the run's choice."""
     code, options = sample_code("12.9/main.ptx"), LinkerOptions(arch="sm_90")
     with probes.fake(driver="12.9", nvjitlink="12.9"):
-        assert forcing.forced() == BackendChoice("driver", "the run")
-        first = Linker(code, options=options)
-        with forcing.forced_backend("nvjitlink", "a person"):
-            assert forcing.forced() == BackendChoice("nvjitlink", "a person")
-            second = Linker(code, options=options)
-            third = Linker(code, options=options, backend="driver")
-        assert forcing.forced() == BackendChoice("driver", "the run")
-        for linker in (first, second, third):
+        linkers = [Linker(code, options=options, backend=backend) for backend in (None, "nvjitlink", "driver")]
+        for linker in linkers:
             linker.link()
-    assert [linker.decision.because for linker in (first, second, third)] == [
-        "forced by the run",
-        "forced by a person",
-        "forced by the argument 'backend'",
-    ]
-    assert [(event.backend, event.forced) for event in links] == [
-        ("driver", "the run"),
-        ("nvjitlink", None),
-        ("driver", None),
-    ]
-
-
-def test_a_faked_version_keeps_what_is_forced_by_hand(links, no_libraries, sample_code) -> None:
-    """The run applies its choice again when a version is faked; a person's choice stays before it."""
-    with forcing.forced_backend("nvjitlink", "a person"), probes.fake(nvjitlink="12.9"):
-        linker = Linker(sample_code("12.9/main.ptx"), options=LinkerOptions(arch="sm_90"))
-    assert linker.decision.because == "forced by a person"
+    argument = "forced by the argument 'backend'"
+    assert [linker.decision.because for linker in linkers] == ["forced by the run", argument, argument]
+    forced = [("driver", "the run"), ("nvjitlink", None), ("driver", None)]
+    assert [(event.backend, event.forced) for event in links] == forced
 
 
 def test_added_checks(monkeypatch, no_libraries, sample_code) -> None:

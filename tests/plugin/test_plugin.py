@@ -148,8 +148,8 @@ def test_the_help_is_short() -> None:
 def test_the_header_says_who_set_it(run, monkeypatch) -> None:
     """The source of each choice is there, and the choices count."""
     monkeypatch.setenv("CUDALINK_POLICY", "released")
-    module = "from pytest_cudalink.linker import forcing\n"
-    module += "def test(): assert (forcing.forced().backend, forcing.default_policy()) == ('driver', 'released')\n"
+    module = "from pytest_cudalink.linker.policy import default_policy\nfrom pytest_cudalink.targets import steering\n"
+    module += "def test(): assert (steering.current().choice.backend, default_policy()) == ('driver', 'released')\n"
     result = run(module, ini="cudalink_force_backend = driver")
     result.assert_outcomes(passed=1)
     said = "cudalink: backend driver (from ini), policy released (from environment CUDALINK_POLICY), *driver*"
@@ -483,22 +483,22 @@ def test_fixtures_switch_and_restore(run) -> None:
         """
         import pytest
         from pytest_cudalink import probes
-        from pytest_cudalink.linker import forcing
+        from pytest_cudalink.targets.steering import current
 
         def test_switches(force_backend, fake_versions, cudalink):
             force_backend("driver")
             fake_versions(driver="12.9", nvjitlink="13.0")
             fake_versions(driver=None)
-            assert forcing.forced().backend == "driver"
+            assert current().choice.backend == "driver"
             assert (cudalink.driver, cudalink.nvjitlink) == (None, (13, 0))
             cudalink.force_backend(None)
-            assert forcing.forced() is None
+            assert current().choice.backend is None
             assert cudalink.settings.backend.value == "nvjitlink"
             with pytest.raises(ValueError, match="'driver', 'nvjitlink' or None"):
                 force_backend("cuda")
 
         def test_restored():
-            assert forcing.forced().backend == "nvjitlink"
+            assert current().choice.backend == "nvjitlink"
             assert not probes.fakes().fakes_driver and not probes.fakes().fakes_nvjitlink
         """,
         "--force-backend=nvjitlink",
@@ -599,13 +599,13 @@ def test_nested_run_keeps_the_outer_choice(run, toolkit) -> None:
     result = run(
         """
         from pytest_cudalink import guardrails
-        from pytest_cudalink.linker import forcing
+        from pytest_cudalink.targets.steering import current
         pytest_plugins = ["pytester"]
         def test_outer(pytester):
             before = guardrails.installed().guard
             pytester.makepyfile("def test(): pass")
             pytester.inline_run("-p", "cudalink", "--force-backend=driver", "--cudalink-guard-rails=strict")
-            assert forcing.forced().backend == "nvjitlink"
+            assert current().choice.backend == "nvjitlink"
             assert guardrails.installed().guard is before
         """,
         "--force-backend=nvjitlink",

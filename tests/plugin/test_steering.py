@@ -185,14 +185,14 @@ def pytest_cudalink_facts(config):
     result = run(
         """
 import lib
-from pytest_cudalink.linker import forcing
+from pytest_cudalink.targets.steering import current
 
 def test_links():
     assert lib.link() == "driver"
     with pytest.raises(RuntimeError, match="not this one"):
         lib.link("forbidden")
     assert lib.link("special") == "nvjitlink"
-    assert forcing.forced() is None
+    assert current().wanted("bundled").backend is None
 """,
         "--force-backend=driver",
         "-s",
@@ -232,8 +232,8 @@ def test_registered_wrongly(run) -> None:
 def test_narrowed_to_an_own_target(run) -> None:
     """Only the named target is forced, whatever spaces stand around its name."""
     result = run(
-        "import lib\nfrom pytest_cudalink.linker import forcing\n"
-        "def test(): assert lib.link() == 'driver' and forcing.forced() is None\n",
+        "import lib\nfrom pytest_cudalink.targets.steering import current\n"
+        "def test(): assert lib.link() == 'driver' and current().wanted('bundled').backend is None\n",
         "--cudalink-target= lib ,",
         "--force-backend=driver",
     )

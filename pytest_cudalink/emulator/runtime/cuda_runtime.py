@@ -78,9 +78,9 @@ class Runtime(Arrays):
 
     def _answer(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         short = name.removeprefix("cuda")
-        if method := self._table["own"].get(short) or self._table["arrays"].get(short):
-            answer: Callable[..., Any] = getattr(self, f"_{method}")
-            return answer
+        if row := self._table["own"].get(short) or self._table["arrays"].get(short):
+            method, *counterparts = row.split()
+            return partial(getattr(self, f"_{method}"), *counterparts)
         same, renamed = self._table["same"], self._table["renamed"]
         counterpart = f"cu{short if short in same else renamed.get(short, '')}"
         if hasattr(self._driver, counterpart):
@@ -273,11 +273,8 @@ class Runtime(Arrays):
 
     # -- memory
 
-    def _malloc(self, size: int) -> tuple[Any, ...]:
-        return self._forward("cuMemAlloc", size) if size else self._result(0)
-
-    def _malloc_host(self, size: int) -> tuple[Any, ...]:
-        return self._forward("cuMemAllocHost", size) if size else self._result(0)
+    def _allocate(self, function: str, size: int) -> tuple[Any, ...]:
+        return self._forward(function, size) if size else self._result(0)
 
     def _host_alloc(self, size: int, flags: int) -> tuple[Any, ...]:
         return self._forward("cuMemHostAlloc", size, flags) if size else self._result(0)
@@ -341,11 +338,8 @@ class Runtime(Arrays):
 
     # -- streams, events and what else has other arguments
 
-    def _stream_create(self) -> tuple[Any, ...]:
-        return self._forward("cuStreamCreate", 0)
-
-    def _event_create(self) -> tuple[Any, ...]:
-        return self._forward("cuEventCreate", 0)
+    def _create(self, function: str) -> tuple[Any, ...]:
+        return self._forward(function, 0)
 
     def _graph_conditional_handle_create(self, graph: Any, default: int, flags: int) -> tuple[Any, ...]:
         return self._graph_conditional_handle_create_in(graph, None, default, flags)

@@ -142,13 +142,8 @@ class Arrays(ABC):
         descriptor.Flags = flags  # the same bits in both
         return descriptor
 
-    def _free_array(self, array: Any) -> tuple[Any, ...]:
-        return self._forward("cuArrayDestroy", array) if address_of(array) else self._forward("cuCtxGetDevice")[:1]
-
-    def _free_mipmapped_array(self, array: Any) -> tuple[Any, ...]:
-        if not address_of(array):
-            return self._forward("cuCtxGetDevice")[:1]
-        return self._forward("cuMipmappedArrayDestroy", array)
+    def _free_array(self, function: str, array: Any) -> tuple[Any, ...]:
+        return self._forward(function, array) if address_of(array) else self._forward("cuCtxGetDevice")[:1]
 
     def _array_get_info(self, array: Any) -> tuple[Any, ...]:
         code, descriptor = self._forward("cuArray3DGetDescriptor", array)
@@ -285,12 +280,6 @@ class Arrays(ABC):
     def _create_surface_object(self, resource: Any) -> tuple[Any, ...]:
         expect(resource is not None)
         return self._forward("cuSurfObjectCreate", self._resource_of(resource))
-
-    def _get_texture_resource(self, handle: Any) -> tuple[Any, ...]:
-        return self._resource("cuTexObjectGetResourceDesc", handle)
-
-    def _get_surface_resource(self, handle: Any) -> tuple[Any, ...]:
-        return self._resource("cuSurfObjectGetResourceDesc", handle)
 
     def _resource_of(self, resource: Any) -> Any:
         """Return the driver's description of what a texture reads."""

@@ -183,10 +183,10 @@ def start(run: Run) -> None:
     else:
         config.add_cleanup(postpone(lambda: run.part(Backends).begin(), until=STEERED))
     if settings.policy.source != "default":
-        from ...linker import forcing
+        from ...linker import policy
 
         undo = ExitStack()
-        undo.callback(forcing.set_default_policy, forcing.set_default_policy(settings.policy.value))
+        undo.callback(policy.set_default_policy, policy.set_default_policy(settings.policy.value))
         config.add_cleanup(undo.close)
 
 
