@@ -43,11 +43,6 @@ class Stub:
     sources: tuple[Path, ...]  # the C and the assembler file
     header: Path  # declares the describing function
 
-    @property
-    def exports(self) -> set[str]:
-        """Every symbol that the built library exports."""
-        return {function.symbol for function in self.library.functions} | {self.describe, "cudalink_stub_marker"}
-
 
 def generate(
     catalog: Catalog, names: Iterable[str], folder: Path, prefix: str = DEFAULT_PREFIX, headers: int | None = None
