@@ -63,20 +63,21 @@ class Held:
     def watch_nvjitlink(self) -> None:
         """Count the handles of nvJitLink."""
         functions = nvjitlink.library(probes.nvjitlink().path or "")
-        create, destroy, live = functions._create, functions._destroy, self.objects["nvJitLink handles"]
+        live = self.objects["nvJitLink handles"]
 
-        def counted_create(function: int, where: Any, *arguments: Any) -> int:
-            result: int = create(function, where, *arguments)
+        def counted_create(where: Any, *arguments: Any) -> int:
+            result = functions.create(where, *arguments)
             if not result:
                 live.append(where._obj.value)
             return result
 
-        def counted_destroy(function: int, where: Any) -> int:
+        def counted_destroy(where: Any) -> int:
             if where._obj.value:
                 live.remove(where._obj.value)
-            return cast("int", destroy(function, where))
+            return functions.destroy(where)
 
-        functions._create, functions._destroy = counted_create, counted_destroy
+        counted = functions._replace(create=counted_create, destroy=counted_destroy)
+        nvjitlink.library = cache(lambda _path: counted)
 
     def watch_worker(self) -> None:
         """Count the links of the worker's client, and answers whose memory is the client's."""
@@ -290,7 +291,7 @@ def other_context() -> None:
 def forget() -> None:
     """Forget what the process knows of its libraries, so that the next link asks again."""
     probes.cache_clear()
-    driver_backend._kept_calls.clear()
+    driver_backend._calls_of.cache_clear()
     _linker._decision.cache_clear()
 
 
