@@ -1,6 +1,6 @@
 """The pytest plugin, by the name that its entry point has; `hooks` is what pytest calls."""
 
-from .start import own_imports
+from .. import own_imports
 
 with own_imports():
     from .hooks import *  # noqa: F403 (the hooks)

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import pytest
 
+from .. import own_imports
 from ..compat.settings_table import OPTIONS
 from . import fixtures, hookspecs, marker
-from .start import START, Start, from_controller, is_active, own_imports
+from .start import START, Start, from_controller, is_active
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 
 import pytest
 
-from .start import RUN, START, Start, from_controller, own_imports
+from .. import own_imports
+from .start import RUN, START, Start, from_controller
 
 if TYPE_CHECKING:
     from ..emulator import Emulation

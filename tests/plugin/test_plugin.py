@@ -396,18 +396,21 @@ def test():
 
 
 def test_the_entry_point_keeps_finders_of_others(monkeypatch) -> None:
-    """Pytest's finder is away while the plugin is imported, and no other: one that a thread adds meanwhile stays."""
-    hook, other, added = type("AssertionRewritingHook", (), {})(), object(), object()
+    """Others find the plugin's modules while it is imported, not pytest; and a finder that a thread adds stays."""
+    hook, added = type("AssertionRewritingHook", (), {})(), object()
+    other = SimpleNamespace(find_spec=lambda *asked: asked)
 
-    def load(name: str) -> list[object]:
+    def load(name: str) -> tuple[object, ...]:
         sys.meta_path.append(added)
-        return [name, *sys.meta_path]
+        own, *others = sys.meta_path
+        assert others == [hook, other, added]
+        return own.find_spec(name, [], None), own.find_spec("pytest", None, None)
 
     with monkeypatch.context() as patched:
-        patched.setattr(sys, "meta_path", [other, hook])
+        patched.setattr(sys, "meta_path", [hook, other])
         patched.setattr(pytest_cudalink, "import_module", load)
-        meanwhile, later = pytest_cudalink.__getattr__("plugin"), sys.meta_path
-    assert (meanwhile, later) == (["pytest_cudalink.plugin", other, added], [other, hook, added])
+        answers, later = pytest_cudalink.__getattr__("plugin"), sys.meta_path
+    assert (answers, later) == ((("pytest_cudalink.plugin", [], None), None), [hook, other, added])
 
 
 TEST = "def test(awake): pass"

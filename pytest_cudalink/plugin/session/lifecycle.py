@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ... import own_imports
 from ...base.safe_text import line
 from ...base.words import listed
 from ...compat.settings_table import OPTIONS, unread_variables
@@ -22,7 +23,7 @@ from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, pytest_private, records, settings, watch
 from ..conditions import run_driver
 from ..run import Key, Run, RunPart, is_on_emulated_driver, run_of, task_of
-from ..start import RUN, is_active, own_imports, warn
+from ..start import RUN, is_active, warn
 from ..watch import backends, provenance
 from . import account
 

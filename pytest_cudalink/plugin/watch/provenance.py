@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
+from ... import own_imports
 from ...base.finding import Finding
 from ...base.tables import grouped
 from ...loader.jitlink import jitlink_calls
 from ..records import LEDGER
 from ..run import MakesCollectReport, Run
-from ..start import own_imports
 from .check import Check, Phase
 
 if TYPE_CHECKING:
