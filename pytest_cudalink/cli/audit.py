@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -220,17 +221,9 @@ def _audit_environment(options: argparse.Namespace) -> int:
 
     def judge(_path: Path, _step: object) -> Answer:
         audited = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
-        findings = [
-            Finding(
-                finding.severity,
-                "; ".join((finding.what, *finding.remedies[:1])),
-                place=finding.kind,
-                kind=finding.severity,
-            )
-            for finding in audited.findings
-        ]
-        findings += [Finding("error", file.text, place=file.path, kind="not readable") for file in audited.unreadable]
-        return Answer("", list(_environment_lines(audited)), audited.to_json(), findings, audited.exit_code)
+        shown = [replace(each, what="; ".join((each.what, *each.remedies[:1])), place="") for each in audited.findings]
+        shown += [Finding("unknown", file.text, place=file.path, kind="not readable") for file in audited.unreadable]
+        return Answer("", list(_environment_lines(audited)), audited.to_json(), shown)
 
     # AuditError is a ValueError
     return answer_each(options.format, [Path()], judge, (OSError, ValueError), single="the environment")

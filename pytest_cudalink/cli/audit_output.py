@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..base.finding import Finding
+from ..base.finding import SEVERITIES, Finding, Severity, exit_code_of
 from ..base.progress import Progress, progress
 from ..base.safe_text import complain, markdown
 from ..base.safe_text import line as safe
@@ -21,6 +21,9 @@ _MOST_SUMMARIZED: Final = 50
 #: In a property of a workflow command, and in its message, where only the first three are escaped.
 _ESCAPED: Final = {"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"}
 
+#: The levels of GitHub's annotations that are not "error", by severity.
+_LEVELS: Final[dict[str, str]] = {"note": "notice", "warning": "warning"}
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -30,25 +33,17 @@ class Answer:
     lines: Sequence[str]  # for people. The first one is the verdict.
     plain: Any  # for programs
     findings: Sequence[Finding] = ()  # kind and place of each are its title
-    exit_code: int | None = None  # None: that of `fails`
 
     @property
-    def rows(self) -> list[tuple[str, str, str]]:
-        """Level for GitHub, title and text of each finding: those that fail the command, then the notes."""
-        rows = [
-            (
-                "notice" if each.severity == "note" else "error",
-                ": ".join(filter(None, (each.kind, each.place))),
-                each.what,
-            )
-            for each in self.findings
-        ]
-        return sorted(rows, key=lambda row: row[0])
+    def rows(self) -> list[tuple[Severity, str, str]]:
+        """Severity, title and text of each finding, the worst first."""
+        rows = [(each.severity, ": ".join(filter(None, (each.kind, each.place))), each.what) for each in self.findings]
+        return sorted(rows, key=lambda row: SEVERITIES.index(row[0]))
 
     @property
-    def fails(self) -> bool:
-        """Whether a finding fails the command."""
-        return any(level == "error" for level, _, _ in self.rows)
+    def exit_code(self) -> int:
+        """That of the findings."""
+        return exit_code_of(each.severity for each in self.findings)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +81,7 @@ def answer_each(
             code = 2
             continue
         answers.append(answer)
-        code = max(code, int(answer.fails) if answer.exit_code is None else answer.exit_code)
+        code = max(code, answer.exit_code)
         if form == "text":
             sys.stdout.writelines(f"{safe(line)}\n" for line in answer.lines)
         elif form == "github":
@@ -115,7 +110,7 @@ def _commands(answer: Answer) -> list[str]:
         f"::group::{_escaped(verdict)}",
         *lines,
         "::endgroup::",
-        *(_command(*row, answer.path) for row in answer.rows),
+        *(_command(_LEVELS.get(level, "error"), title, text, answer.path) for level, title, text in answer.rows),
     ]
 
 
@@ -129,12 +124,14 @@ def _escaped(text: str, more: str = "") -> str:
 
 
 def _summary(answers: Sequence[Answer]) -> str:
-    rows = [f"| {'fails' if answer.fails else 'passes'} | {markdown(safe(answer.lines[0]))} |" for answer in answers]
+    rows = [
+        f"| {'fails' if answer.exit_code else 'passes'} | {markdown(safe(answer.lines[0]))} |" for answer in answers
+    ]
     parts = ["### cudalink audit", "", "| verdict | audited |", "|---|---|", *rows, ""]
     for answer in answers:
         findings = [
-            f"- **{markdown(safe(title if level == 'error' else f'{title} (note)'))}**: {markdown(safe(text))}"
-            for level, title, text in answer.rows
+            f"- **{markdown(safe(title if severity == 'error' else f'{title} ({severity})'))}**: {markdown(safe(text))}"
+            for severity, title, text in answer.rows
         ]
         parts += findings[:_MOST_SUMMARIZED]
         if more := and_more(len(findings) - _MOST_SUMMARIZED):

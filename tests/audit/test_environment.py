@@ -447,7 +447,7 @@ def test_command(made, capsys) -> None:
     assert content["findings"][0]["kind"] == "version"
     assert main(["audit", "--format=github", "--environment", str(made.prefix)]) == 1
     said = capsys.readouterr().out
-    assert "\n::error title=error%3A version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
+    assert "\n::error title=version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
     assert main(["audit"]) == 2
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
 
@@ -470,6 +470,17 @@ def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None
         "note: a note",
     ]
     assert [line for line in lines if line] == shown
+    warned = replace(
+        audited, findings=(Finding("note", "n", kind="k"), Finding("warning", "w", fix, place="p", kind="k"))
+    )
+    monkeypatch.setattr(doctor, "examine_environment", lambda *_, **__: warned)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(made.prefix / "summary"))
+    assert main(["audit", "--format=github", "--environment", str(made.prefix)]) == 0
+    said = capsys.readouterr().out.splitlines()[-2:]
+    assert said == ["::warning title=k::w; pip install a", "::notice title=k::n"]
+    summary = (made.prefix / "summary").read_text(encoding="utf-8")
+    assert "\n| passes | Verdict: coherent" in summary
+    assert "\n- **k (warning)**: w; pip install a\n- **k (note)**: n\n" in summary
 
 
 def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
