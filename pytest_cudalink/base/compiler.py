@@ -24,8 +24,8 @@ class CompilerError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Executable:
-    """A program to build."""
+class Binary:
+    """A file to link from C."""
 
     output: str  # file name, such as "libcuda.so.1", or a path relative to the output folder
     sources: tuple[Path, ...]  # C and assembler files
@@ -35,11 +35,15 @@ class Executable:
 
     @property
     def link_flags(self) -> tuple[str, ...]:
-        """Flags that make a program, or what a subclass stands for."""
+        """Flags of the kind of file."""
         return ()
 
 
-class SharedLibrary(Executable):
+class Executable(Binary):
+    """A program to build."""
+
+
+class SharedLibrary(Binary):
     """A shared library to build; the loader finds it by the name of its file."""
 
     @property
@@ -78,7 +82,7 @@ def find_compiler() -> list[str]:
 
 
 def build(
-    library: Executable,
+    library: Binary,
     folder: Path,
     compiler: Sequence[str] | None = None,
     *,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import mmap
 
 Buffer: TypeAlias = "bytes | mmap.mmap"
+Sliced: TypeAlias = "Buffer | _OpenFile"
 
 #: What such a file begins with; the first four bytes begin every ELF file.
 MAGIC: Final = b"\x7fELF\x02\x01"
@@ -90,10 +91,20 @@ class Symbol(NamedTuple):
     is_weak: bool
 
 
-def read_header(content: Buffer, at: int = 0) -> ElfHeader | None:
+def read_header(content: Sliced, at: int = 0) -> ElfHeader | None:
     """Return the header of the file that begins at a place; None if none does."""
     head = content[at : at + HEADER.size]
     return ElfHeader._make(HEADER.unpack(head)) if len(head) == HEADER.size and head.startswith(MAGIC) else None
+
+
+def read_segments(content: Sliced, head: ElfHeader) -> list[SegmentHeader]:
+    """Return the program headers of a file.
+
+    Raises ElfError if they lie outside of the content, or have another size.
+    """
+    if head.segment_count and head.segment_size != SEGMENT.size:
+        raise ElfError(f"its program headers have {head.segment_size} bytes; expected {SEGMENT.size}")
+    return list(map(SegmentHeader._make, _rows(SEGMENT, content, head.segments, head.segment_count)))
 
 
 def read_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[SectionHeader]:
@@ -113,7 +124,7 @@ def section_names(content: Buffer, head: ElfHeader, sections: list[SectionHeader
     return [text.partition(b"\0")[0].decode("ascii", "replace") for text in texts]
 
 
-def _rows(layout: Struct, content: Buffer, at: int, count: int) -> Iterator[tuple[Any, ...]]:
+def _rows(layout: Struct, content: Sliced, at: int, count: int) -> Iterator[tuple[Any, ...]]:
     """Unpack a table; raise an error if it lies outside of the content."""
     end = at + layout.size * count
     if end > len(content):
@@ -131,9 +142,7 @@ class ElfImage:
         self._content = content
         self.head = head
         self._left = _LEAST_NAMES + len(content)
-        if head.segment_count and head.segment_size != SEGMENT.size:
-            raise ElfError(f"its program headers have {head.segment_size} bytes; expected {SEGMENT.size}")
-        segments = [SegmentHeader._make(row) for row in _rows(SEGMENT, content, head.segments, head.segment_count)]
+        segments = read_segments(content, head)
         self._loads = [segment for segment in segments if segment.kind == PT_LOAD]
         self.tags: dict[int, list[int]] = {}
         dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), None)
@@ -238,30 +247,42 @@ def damage(path: str | os.PathLike[str]) -> str:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 (a Path needs three times as long)
             return "is not a regular file"
         with Path(path).open("rb", buffering=0) as file:
-            return _damage_of(file.fileno(), os.fstat(file.fileno()).st_size)
+            return _damage_of(_OpenFile(file.fileno()))
     except OSError:
         return ""  # the loader says why it cannot be read
 
 
-def _damage_of(file: int, size: int) -> str:
-    """Return what is wrong with an open file of some size."""
-    content = os.pread(file, HEADER.size, 0)
-    if len(content) < HEADER.size:
-        return "is cut off" if content[:4] == MAGIC[: len(content)][:4] else ""
-    head = read_header(content)
+class _OpenFile:
+    """The content of a file, read where it is asked for: one that is cut off meanwhile would end who has mapped it."""
+
+    def __init__(self, file: int) -> None:
+        self._file, self._size = file, os.fstat(file).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        # (an offset may be more than pread takes; from the end of the file on there is nothing to read)
+        return os.pread(self._file, part.stop - part.start, min(part.start, self._size))
+
+
+def _damage_of(content: _OpenFile) -> str:
+    """Return what is wrong with the content of a file."""
+    size, head = len(content), read_header(content)
+    if size < HEADER.size and (start := content[0:4]) == MAGIC[: len(start)]:
+        return "is cut off"
     if head is None or head.segment_size != SEGMENT.size:
         return ""
     if head.segment_count > _MOST_PROGRAM_HEADERS:
         return "is damaged: it has too many program headers"
-    length = SEGMENT.size * head.segment_count
-    if head.segments + length > size:
+    try:
+        segments = read_segments(content, head)
+    except ElfError:
         return "is cut off"
-    segments = [SegmentHeader._make(row) for row in SEGMENT.iter_unpack(os.pread(file, length, head.segments))]
     if any(segment.kind == PT_LOAD and segment.offset + segment.in_file > size for segment in segments):
         return "is cut off"
     dynamic = next((part for part in segments if part.kind == PT_DYNAMIC and part.in_file <= _MOST_DYNAMIC), None)
-    # (an offset may be more than pread takes; from the end of the file on there is nothing to read)
-    if dynamic and not _has_names(os.pread(file, dynamic.in_file, min(dynamic.offset, size)), segments):
+    if dynamic and not _has_names(content[dynamic.offset : dynamic.offset + dynamic.in_file], segments):
         return "is damaged: it has no names or symbols"
     return ""
 

@@ -11,7 +11,7 @@
 #include "architectures.inc" /* targets, targets_without_code */
 #include "option_names.inc"  /* option_names */
 
-const char *cl_option_name(int key) { return option_names[key]; } /* of a known one: `cl_read_options` */
+const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "optionValues"; }
 bool cl_can_have_options(unsigned count) { return count <= MOST_OPTIONS; }
 
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured:

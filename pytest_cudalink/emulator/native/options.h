@@ -7,7 +7,7 @@
 
 enum { OPTION_COUNT = CU_JIT_SPLIT_COMPILE + 1 }; /* the driver of 13.0 knows no later one */
 
-const char *cl_option_name(int key);
+const char *cl_option_name(int key); /* "optionValues" for one that a thread of the caller wrote meanwhile */
 /* Whether a call can have so many options, some of them repeated: an address in place of their number would be counted
    up to. */
 enum { MOST_OPTIONS = 1024 };
