@@ -11,6 +11,7 @@ from typing import Final
 from ..audit.needs import has_runtime
 from ..base.regular_files import read_text
 from ..base.safe_text import complain, say
+from ..compat.wheels import files_of, installed_wheel
 from ..environment.installed import is_library, libraries_below
 from ..matrix import CellsError, load_cells
 from ..matrix.init import OLDEST_PYTEST, Change, older_pytest, on_runtime, plan_changes, projects_below
@@ -67,12 +68,9 @@ def _notes(root: Path) -> Iterator[str]:
 
 def _compiled(root: Path, name: str) -> Iterator[str]:
     """Yield the first compiled part of a project that calls the CUDA runtime: built in its folder, or installed."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
     built = list(libraries_below(root))
-    with suppress(PackageNotFoundError, ValueError):
-        installed = distribution(name)
-        built += [str(installed.locate_file(file)) for file in installed.files or () if is_library(file.name)]
+    with suppress(ValueError):  # without a name
+        built += [str(file) for file in files_of(installed_wheel(name), ".*") if is_library(file.name)]
     for path in built:
         with suppress(OSError, ValueError):
             if has_runtime(path):

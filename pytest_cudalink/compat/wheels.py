@@ -67,18 +67,3 @@ def _can_be_read(distribution: metadata.Distribution) -> bool:
     bounds = {**dict.fromkeys(_METADATA, TEXT), **dict.fromkeys(_LISTS, _MOST_LISTED)}
     files = {folder / name: most for name, most in bounds.items()} if folder.is_dir() else {folder: TEXT}
     return all(is_regular(file, most) for file, most in files.items() if os.path.lexists(file))
-
-
-def all_versions() -> dict[str, str]:
-    """Return the version of every installed package by its name; the first on ``sys.path`` counts.
-
-    One whose metadata is not UTF-8, or not a regular file, is left out: `pytest_cudalink.audit` names the file.
-    """
-    from importlib import metadata
-
-    versions: dict[str, str] = {}
-    for distribution in metadata.distributions():
-        with suppress(UnicodeDecodeError):
-            if _can_be_read(distribution) and "Name" in distribution.metadata:  # not where the metadata is missing
-                versions.setdefault(distribution.metadata["Name"], distribution.version)
-    return versions

@@ -16,8 +16,7 @@ from ..audit.environment import EnvironmentAudit, audit_environment
 from ..audit.environment.library_search import is_any_reached
 from ..base import elf
 from ..base.install_command import Installer, installer_here
-from ..compat.wheels import all_versions
-from ..environment.installed import Place, read_distributions
+from ..environment.installed import Place, find_place, read_distributions
 from ..guardrails import _pathfinder, attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.guard import make_item
@@ -75,6 +74,7 @@ class System:
     # programs that answer the questions themselves may not call this
     _audit: EnvironmentAudit | None = None
     _arch: str | None = None
+    _place: Place | None = None
     _searched: Mapping[str, _pathfinder.Resolved | ResolutionError | None] = MappingProxyType({})
 
     def __init__(self, audit: EnvironmentAudit | None = None, arch: str | None = None) -> None:
@@ -181,7 +181,8 @@ class System:
 
     def versions(self) -> dict[str, str]:
         """The versions of the installed distributions."""
-        return all_versions()
+        distributions, _ = read_distributions(self._place or find_place(), files=False)
+        return {distribution.name: distribution.version for distribution in distributions}
 
     def program(self, name: str) -> str | None:
         """The path of a program, where cuda-tile looks: the PATH, CUDA_HOME, CUDA_PATH and the usual toolkit."""
@@ -196,6 +197,8 @@ class System:
 
 class Elsewhere(System):
     """Another environment of this machine, by the files of its prefix: none of its Python runs."""
+
+    _place: Place
 
     def __init__(self, place: Place, audit: EnvironmentAudit, arch: str | None = None) -> None:
         super().__init__(audit, arch)
@@ -220,6 +223,3 @@ class Elsewhere(System):
     def is_outside(self, item: Item) -> bool:
         inside = item.wheel or item.found_via in ("site-packages", "conda")
         return not inside and not _is_below(item.path, self._place.prefix)
-
-    def versions(self) -> dict[str, str]:
-        return {package.name: package.version for package in read_distributions(self._place, files=False)[0]}

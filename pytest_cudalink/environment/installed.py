@@ -81,6 +81,20 @@ class Installed:
         return f"{self.name} {self.version}"
 
 
+@dataclass(frozen=True)
+class Wheel:
+    """An installed distribution by the name of its `.dist-info` folder; no file was read."""
+
+    name: str  # normalized
+    version: str
+    path: str  # the folder
+
+    @property
+    def site(self) -> str:
+        """The folder that it is installed in."""
+        return os.path.dirname(self.path)  # noqa: PTH120 (text)
+
+
 # -- places
 
 
@@ -153,21 +167,17 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
     unreadable: list[Unreadable] = []
     for site in _with_linked(place.sites):
         try:
-            with os.scandir(site) as entries:
-                names = sorted(entry.name for entry in entries if entry.name.endswith((".dist-info", ".egg-info")))
+            names = _metadata_in(site)
         except OSError as error:
             unreadable.append(Unreadable(str(site), f"cannot be listed: {error.strerror}"))
             continue
         for name in names:
-            if name.startswith("~"):  # pip left it behind, and ignores it
-                continue
             try:
-                dist = _read_distribution(site / name)
+                dist = read_distribution(site / name, unreadable)
                 earlier = distributions.get(dist.name)
-                if earlier is None or (Path(earlier.path).parent == site and _unlike(dist) < _unlike(earlier)):
+                if earlier is None or (Path(earlier.path).parent == site and unlike(dist) < unlike(earlier)):
                     libraries = _files_of(site, site / name, dist) if files else ()
                     distributions[dist.name] = replace(dist, files=libraries)
-                unreadable += _not_utf_8(site / name)
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 missing = isinstance(error, FileNotFoundError)
@@ -176,19 +186,36 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
     return list(distributions.values()), unreadable
 
 
-def _unlike(distribution: Installed) -> int:
+def wheels_in(site: str) -> list[Wheel]:
+    """Return the distributions of a folder by the names of their metadata folders; none if it cannot be listed."""
+    wheels = []
+    with suppress(OSError):
+        for folder in _metadata_in(site):
+            name, _, version = folder.removesuffix(".dist-info").partition("-")
+            if folder.endswith(".dist-info"):
+                wheels.append(Wheel(canonicalize_name(name), version, os.path.join(site, folder)))  # noqa: PTH118 (text)
+    return wheels
+
+
+def _metadata_in(site: str | Path) -> list[str]:
+    """The names of what has metadata, sorted; pip left behind, and ignores, what begins with a tilde."""
+    names = os.listdir(site)  # noqa: PTH208 (names)
+    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~"))
+
+
+def unlike(distribution: Installed | Wheel) -> int:
     """The number of files that have not the size that the RECORD of a distribution says."""
-    sizes = _sizes(Path(distribution.path, "RECORD"))
+    sizes = _sizes(distribution.path)
     return sum(not os.path.isfile(path) or os.path.getsize(path) != size for path, size in sizes.items())  # noqa: PTH113, PTH202
 
 
-def _sizes(record: Path) -> dict[str, int]:
+def _sizes(folder: str | Path) -> dict[str, int]:
     """The sizes of the files that programs use, by path, as a RECORD says; nothing behind what cannot be read."""
-    sizes = {}
+    sizes, site = {}, os.path.dirname(folder)  # noqa: PTH120 (text)
     with suppress(OSError, ValueError):
-        for row in _rows(record, lambda line: bool(_USED.search(line))):
+        for row in rows_of(read_record(folder), lambda line: bool(_USED.search(line))):
             if len(row) == 3 and row[2].isdecimal() and ".." not in row[0]:
-                sizes[f"{record.parent.parent}/{row[0]}"] = int(row[2])
+                sizes[f"{site}/{row[0]}"] = int(row[2])
     return sizes
 
 
@@ -208,14 +235,17 @@ def _named_by_pth(pth: Path) -> Iterator[Path]:
             yield pth.parent / text
 
 
-def _read_distribution(folder: Path) -> Installed:
+def read_distribution(folder: Path, not_utf_8: list[Unreadable] | None = None) -> Installed:
     """Read the metadata of one distribution.
 
+    `not_utf_8`: gets a metadata file that is not UTF-8: its ASCII is read here, but importlib.metadata reads nothing.
     Raises OSError if the metadata cannot be read.
     Raises ValueError if the metadata has no valid name, or no version.
     """
     egg = folder.suffix == ".egg-info"
-    headers = BytesHeaderParser().parsebytes(read_bounded(_metadata_of(folder), _MOST_METADATA))
+    file = folder if egg and folder.is_file() else folder / ("PKG-INFO" if egg else "METADATA")
+    content = read_bounded(file, _MOST_METADATA)
+    headers = BytesHeaderParser().parsebytes(content)
     name, version = (str(headers.get(key) or "").strip() for key in ("Name", "Version"))
     if not _NAME.fullmatch(name):
         raise ValueError(f"Name in METADATA is {name[:80]!r}; expected letters, digits, '.', '_' and '-'")
@@ -224,27 +254,16 @@ def _read_distribution(folder: Path) -> Installed:
     requires = [str(line) for line in headers.get_all("Requires-Dist") or ()]
     if egg and (folder / "requires.txt").is_file():
         requires = PathDistribution(folder).requires or []
-    editable = _is_editable(folder)
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        text = f"not UTF-8 (byte 0x{content[error.start]:02x} at {error.start}): install the distribution again"
+        if not_utf_8 is not None:
+            not_utf_8.append(Unreadable(str(file), text))
     return Installed(
         canonicalize_name(name), version[:200], _text(folder / "INSTALLER").strip()[:40].lower(), str(folder),
-        tuple(requires), (), editable,
+        tuple(requires), (), _is_editable(folder),
     )  # fmt: skip
-
-
-def _metadata_of(folder: Path) -> Path:
-    """The file with the metadata of a distribution."""
-    egg = folder.suffix == ".egg-info"
-    return folder if egg and folder.is_file() else folder / ("PKG-INFO" if egg else "METADATA")
-
-
-def _not_utf_8(folder: Path) -> Iterator[Unreadable]:
-    """Yield the metadata file if it is not UTF-8: its ASCII is read here, but importlib.metadata reads nothing."""
-    file = _metadata_of(folder)
-    try:
-        read_bounded(file, _MOST_METADATA).decode()
-    except UnicodeDecodeError as error:
-        text = f"not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): install the distribution again"
-        yield Unreadable(str(file), text)
 
 
 def _text(path: Path) -> str:
@@ -281,7 +300,7 @@ def _files_of(site: Path, metadata: Path, distribution: Installed) -> tuple[str,
             sources.append(site)
         base, entries = metadata, _text(listed).splitlines()
     else:
-        base, entries = site, list(_recorded(metadata / "RECORD"))
+        base, entries = site, list(_recorded(read_record(metadata)))
     for entry in entries:
         if is_library(entry):
             libraries.append(os.path.normpath(base / entry))
@@ -297,10 +316,10 @@ def _files_of(site: Path, metadata: Path, distribution: Installed) -> tuple[str,
     return tuple(path for path in dict.fromkeys(libraries) if os.path.isfile(path))  # noqa: PTH113 (text, many)
 
 
-def _recorded(record: Path) -> Iterator[str]:
+def _recorded(record: bytes) -> Iterator[str]:
     """The paths of a RECORD that can be a library's, or can belong to an editable install."""
     words = (".so", ".pth", "editable", ".dll", ".pyd")
-    yield from (row[0] for row in _rows(record, lambda line: any(word in line for word in words)))
+    yield from (row[0] for row in rows_of(record, lambda line: any(word in line for word in words)))
 
 
 def recorded_hashes(distribution: Installed) -> Iterator[tuple[str, str]]:
@@ -312,7 +331,7 @@ def recorded_hashes(distribution: Installed) -> Iterator[tuple[str, str]]:
     if metadata.suffix != ".dist-info":
         return
     site, own = str(metadata.parent), f"{metadata.name}/"
-    for row in _rows(metadata / "RECORD"):
+    for row in rows_of(read_record(metadata)):
         if len(row) == 3 and row[1] and not row[0].startswith(own):
             path = f"{site}/{row[0]}"
             yield os.path.normpath(path) if ".." in path else path, row[1]
@@ -320,7 +339,7 @@ def recorded_hashes(distribution: Installed) -> Iterator[tuple[str, str]]:
 
 def is_gone(distribution: Installed) -> bool:
     """Whether a distribution has files that programs use, by its RECORD, and none of them is there."""
-    paths = _sizes(Path(distribution.path, "RECORD"))
+    paths = _sizes(distribution.path)
     return bool(paths) and not any(map(os.path.exists, paths))
 
 
@@ -339,7 +358,7 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
         if metadata.suffix != ".dist-info":
             continue
         for record in metadata.parent.glob(f"{metadata.name.partition('-')[0]}-*.dist-info/RECORD"):
-            paths = _sizes(record)
+            paths = _sizes(record.parent)
             for path, size in paths.items():
                 sizes.setdefault(path, set()).add(size)
             listed.setdefault(distribution, []).append(paths)
@@ -379,16 +398,22 @@ def _is_lost(path: str, sizes: set[int]) -> bool:
     return size < min(sizes) and (not is_library(path) or bool(elf.damage(path)))
 
 
-def _rows(record: Path, wanted: Callable[[str], bool] | None = None) -> Iterator[list[str]]:
-    """The rows of a RECORD, if there is one, of its lines that are wanted.
+def read_record(folder: str | Path) -> bytes:
+    """Return the RECORD in a `.dist-info` folder; empty if there is none.
 
-    Raises OSError or ValueError if it cannot be read.
+    Raises OSError if it cannot be read.
     """
-    try:
-        text = read_bounded(record, _MOST_METADATA).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return
-    lines = text.splitlines()
+    with suppress(FileNotFoundError):
+        return read_bounded(Path(folder, "RECORD"), _MOST_METADATA)
+    return b""
+
+
+def rows_of(record: bytes, wanted: Callable[[str], bool] | None = None) -> Iterator[list[str]]:
+    """Yield the rows of a RECORD, of its lines that are wanted.
+
+    Raises ValueError if it is invalid.
+    """
+    lines = record.decode("utf-8", "replace").splitlines()
     try:
         yield from csv.reader(lines if wanted is None else filter(wanted, lines))
     except csv.Error as error:

@@ -10,15 +10,13 @@ requires.
 Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 """
 
-import csv
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from email.parser import BytesHeaderParser
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -27,6 +25,7 @@ from packaging.version import InvalidVersion
 
 from ..base.regular_files import has_hash, read_bounded
 from ..compat.exports import numbers_in, nvjitlink_release, nvrtc_release, pin_of
+from ..environment.installed import Wheel, read_distribution, read_record, rows_of, unlike, wheels_in
 from ..loader.loads import mapped_files
 from ..versions import CudaVersion, distribution_version
 from .items import Fact
@@ -35,11 +34,9 @@ _DEFINE: Final = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4
 #: Comments, also one that is cut off; and texts, in which nothing is a comment.
 _COMMENT: Final = re.compile(rb"""/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
 _CONTINUED: Final = re.compile(rb"\\\r?\n")
-#: Most bytes that are read of a header (cuda.h of CUDA 13 has 1 MB and its version near the top), of a wheel's METADATA
-#: or RECORD (the longest known have 3 MB).
+#: Most bytes that are read of a header (cuda.h of CUDA 13 has 1 MB and its version near the top).
 _MOST_HEADER: Final = 8 << 20
 _HEAD: Final = 1 << 17
-_MOST_METADATA: Final = 64 << 20
 
 
 # -- cuda.h
@@ -95,25 +92,10 @@ def _by_header(path: str, limit: str | None) -> tuple[Fact, str]:
 # -- wheels
 
 
-@dataclass(frozen=True)
-class Wheel:
-    """An installed distribution."""
-
-    name: str  # normalized
-    version: str
-    site: str  # the folder that it is installed in
-    metadata: str  # its `.dist-info` folder
-
-
 @cache
 def distributions(site: str) -> tuple[Wheel, ...]:
-    """Distributions installed in one folder, by the names of their metadata folders; no file is read."""
-    wheels = []
-    for entry in sorted(entry for entry in _names_in(site) if entry.endswith(".dist-info")):
-        name, _, version = entry.removesuffix(".dist-info").partition("-")
-        wheels.append(Wheel(canonicalize_name(name), version, site, os.path.join(site, entry)))
-    # NVIDIA's first: they own most files of CUDA
-    return tuple(sorted(wheels, key=lambda wheel: not wheel.name.startswith(("nvidia", "cuda"))))
+    """Distributions installed in one folder, NVIDIA's first: they own most files of CUDA."""
+    return tuple(sorted(wheels_in(site), key=lambda wheel: not wheel.name.startswith(("nvidia", "cuda"))))
 
 
 def _site_of(path: str) -> str | None:
@@ -128,10 +110,9 @@ def _site_of(path: str) -> str | None:
 
 @cache
 def _record(wheel: Wheel) -> bytes:
-    try:
-        return read_bounded(os.path.join(wheel.metadata, "RECORD"), _MOST_METADATA)
-    except OSError:
-        return b""
+    with suppress(OSError):
+        return read_record(wheel.path)
+    return b""
 
 
 def _row(wheel: Wheel, path: str) -> list[str] | None:
@@ -141,9 +122,10 @@ def _row(wheel: Wheel, path: str) -> list[str] | None:
     parsing every RECORD took 216 ms, searching them 4 ms.
     """
     record = _record(wheel)
-    if path.replace('"', '""').encode() not in record:
-        return None
-    return next((row for row in csv.reader(record.decode("utf-8", "replace").splitlines()) if row[:1] == [path]), None)
+    if path.replace('"', '""').encode() in record:
+        with suppress(ValueError):
+            return next((row for row in rows_of(record) if row[:1] == [path]), None)
+    return None
 
 
 def _is_file_of(path: str, row: Sequence[str]) -> bool:
@@ -153,12 +135,6 @@ def _is_file_of(path: str, row: Sequence[str]) -> bool:
     except OSError:
         return False
     return row[2:] == [str(size)] and (size > _MOST_HEADER or has_hash(path, row[1]))
-
-
-def _other_libraries(wheel: Wheel) -> int:
-    """The number of libraries of a wheel that are not as long as its RECORD says: those of another release."""
-    rows = csv.reader(line for line in _record(wheel).decode("utf-8", "replace").splitlines() if ".so" in line)
-    return sum(not _is_file_of(os.path.join(wheel.site, row[0]), row) for row in rows)
 
 
 @cache
@@ -176,7 +152,7 @@ def owner(path: str) -> Wheel | None:
     if len(rows) < 2:
         return next(iter(rows), None)
     described = [wheel for wheel, row in rows.items() if _is_file_of(path, row)]
-    return min(described or rows, key=_other_libraries)
+    return min(described or rows, key=unlike)
 
 
 def _is_of(wheel: Wheel, path: str) -> bool:
@@ -187,18 +163,12 @@ def _is_of(wheel: Wheel, path: str) -> bool:
 
 @cache
 def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
-    """The requirements in the METADATA of a wheel, without invalid ones; empty where it cannot be read.
-
-    Not by packaging.metadata: importing it made the first look-up of benchmarks/guardrails.py 60 ms slower.
-    """
-    try:
-        headers = BytesHeaderParser().parsebytes(read_bounded(os.path.join(wheel.metadata, "METADATA"), _MOST_METADATA))
-    except OSError:
-        return ()
+    """The requirements in the METADATA of a wheel, without invalid ones; empty where it cannot be read."""
     needs = []
-    for text in headers.get_all("Requires-Dist", ()):
-        with suppress(InvalidRequirement):
-            needs.append(Requirement(str(text)))
+    with suppress(OSError, ValueError):
+        for text in read_distribution(Path(wheel.path)).requires:
+            with suppress(InvalidRequirement):
+                needs.append(Requirement(text))
     return tuple(needs)
 
 

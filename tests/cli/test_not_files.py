@@ -110,6 +110,5 @@ def test_metadata(kind, file, tmp_path, monkeypatch) -> None:
         (package / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-nvjitlink\nVersion: 99.0\n")
     KINDS[kind](package / file)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert wheels.all_versions().get("nvidia-nvjitlink") != "99.0"
     assert not any(wheel.version == "99.0" for wheel in wheels.installed_wheels("nvidia-nvjitlink"))
     assert main(["doctor"]) in (1, 2)  # as the parts beside it are

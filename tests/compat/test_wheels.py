@@ -1,6 +1,5 @@
 """Installed wheels: which of the packages that bring one library are there."""
 
-import zipfile
 from importlib import metadata
 
 from pytest_cudalink import emulator, probes
@@ -38,18 +37,14 @@ def test_two_majors_at_once(tmp_path, monkeypatch) -> None:
     assert emulator._nvjitlink_of_environment(CudaVersion(12, 8)) is None
 
 
-def test_versions_of_what_is_installed(tmp_path, monkeypatch) -> None:
-    """The first on the path counts; metadata that is missing, no UTF-8 or too large is passed over."""
+def test_what_cannot_be_read(tmp_path, monkeypatch) -> None:
+    """A package whose metadata is too large is passed over."""
     assert wheels.own_version() == metadata.version("pytest-cudalink")
-    monkeypatch.setattr("sys.path", [str(tmp_path / name) for name in ("a", "b", "c.zip")])
-    for site, name, version in (("a", "x", "1"), ("b", "x", "2"), ("b", "y", "3"), ("a", "bad", "4")):
-        _install(tmp_path / site, name, version)
-    (tmp_path / "a/bad-4.dist-info/METADATA").write_bytes(b"Name: \xff\n")
-    (tmp_path / "a/empty-1.dist-info").mkdir()
-    (tmp_path / "a/large-1.dist-info").mkdir()
-    for name in ("large-1.dist-info/METADATA", "large-2.egg-info"):
-        (tmp_path / "a" / name).write_text(f"Name: {name[:7]}\nVersion: 1\n\n{' ' * TEXT}", encoding="utf-8")
-    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
-        archive.writestr("z-4.dist-info/METADATA", "Name: z\nVersion: 4\n")
-    assert wheels.all_versions() == {"x": "1", "y": "3", "z": "4"}
-    assert [*wheels.files_of(None, ".*"), *wheels.files_of(wheels.installed_wheel("z"), ".*")] == []
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    _install(tmp_path, "x", "1")
+    (tmp_path / "x-1.dist-info/RECORD").unlink()
+    (tmp_path / "large-1.dist-info").mkdir()
+    for name in ("large-1.dist-info/METADATA", "larger-2.egg-info"):
+        (tmp_path / name).write_text(f"Name: {name[:5]}\nVersion: 1\n\n{' ' * TEXT}", encoding="utf-8")
+    assert [wheel.name for wheel in wheels.installed_wheels("larger", "large", "x")] == ["x"]
+    assert [*wheels.files_of(None, ".*"), *wheels.files_of(wheels.installed_wheel("x"), ".*")] == []

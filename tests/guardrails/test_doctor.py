@@ -773,7 +773,9 @@ def test_what_this_machine_has(monkeypatch) -> None:
         Copy("libother.so.1", "/o", "first for the loader as libother.so.1", None, "of /o"),
     ]
     monkeypatch.setattr(system.elf, "damage", lambda path: f"damage of {path}")
-    monkeypatch.setattr(system, "all_versions", lambda: {"a": "1"})
+    monkeypatch.setattr(system, "find_place", lambda: "here")
+    installed = {"here": ([SimpleNamespace(name="a", version="1")], [])}
+    monkeypatch.setattr(system, "read_distributions", lambda place, *, files: files or installed[place])
     monkeypatch.setattr(system, "audit_environment", lambda: "audit")
     assert System().damage(nvrtc) == "damage of /13.0/nvrtc"
     assert (System().versions(), System().environment()) == ({"a": "1"}, "audit")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.cli.doctor import page
-from pytest_cudalink.compat.wheels import all_versions
 from pytest_cudalink.doctor import examine
+from pytest_cudalink.doctor.system import System
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.versions import CudaVersion
 from tests.guardrails.planted import Environment, toolkit_versions
@@ -156,7 +156,7 @@ def test_metadata_that_is_not_utf_8(tmp_path, monkeypatch) -> None:
     file = tmp_path / "site-packages" / "a-1.0.dist-info" / "METADATA"
     file.write_bytes(file.read_bytes().replace(b"Version: 1.0", b"Version: 1.0\nAuthor: Ren\xe9"))
     monkeypatch.syspath_prepend(tmp_path / "site-packages")
-    monkeypatch.setattr(environment, "versions", all_versions)
+    monkeypatch.setattr(environment, "versions", System().versions)
     report = examine(facts=driver("13.0"), system=environment)
     (finding,) = [finding for finding in report.findings if "UTF-8" in finding.what]
     assert finding.what == f"{file}: not UTF-8 (byte 0xe9 at 54): install the distribution again"
