@@ -123,19 +123,22 @@ def wheel_versions(stem: str, release: CudaVersion) -> tuple[str, ...]:
 def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
     """Return the CUDA release that a wheel belongs to; None if that is unknown.
 
-    `distribution`, `version`: package, such as ``nvidia-cublas-cu12``, and its version. A version that no release has
-    belongs to the release of the newest older one, unless it is newer than all that are known.
+    `distribution`, `version`: package, such as ``nvidia-cublas-cu12``, and its version, which begins with the release
+    if the package is numbered like CUDA. Of others, a version that no cuda-toolkit requires belongs to the release of
+    the newest older one, unless it is newer than all that are known.
     """
-    from packaging.version import Version
-
-    package, wanted = _packages().get(distribution.lower().replace("_", "-")), distribution_version(version)
-    if package is None or wanted is None:
-        return None
-    if package.numbered:
+    name, wanted = distribution.lower().replace("_", "-"), distribution_version(version)
+    package, pin = _packages().get(name), pin_of(name, version)
+    if wanted is not None and package is not None and package.numbered:
         return CudaVersion(wanted.major, wanted.minor)
-    known = [(Version(each), release) for release, versions in package.wheels.items() for each in versions]
-    older = [release for each, release in known if each <= wanted]
-    return older[-1] if older and wanted <= known[-1][0] else None
+    if pin is not None or package is None:
+        return pin and pin.release
+    return next((release for release, versions in package.wheels.items() if version in versions), None)
+
+
+def is_numbered(stem: str) -> bool:
+    """Whether the packages of a library, wheels and conda's, have versions that begin with the CUDA release."""
+    return stem == "libcupti" or (stem in libraries() and any(library.numbered for library in _majors(stem).values()))
 
 
 def _span(stem: str, major: int, symbol: str) -> _Span | None:
@@ -213,8 +216,15 @@ def _driver() -> dict[int, _Major]:
 _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")
 
 
-_ALIAS: Final = re.compile(rb"__nvJitLinkCreate_(\d+)_(\d+)\0")
-_BUILTINS: Final = re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")
+#: By library, near which bytes of the file its release is, and how it is written.
+_MARKS: Final = {
+    "libnvJitLink": (b"__nvJitLinkCreate_", re.compile(rb"__nvJitLinkCreate_(\d+)_(\d+)\0")),
+    "libnvrtc": (b"libnvrtc-builtins.so.", re.compile(rb"libnvrtc-builtins\.so\.(\d+)\.(\d+)")),
+}
+#: Libraries whose files are numbered like CUDA: not libnvvm.so.4.0.0, nor libcupti.so.2025.3.1.
+_FILE: Final = re.compile(
+    r"(?:^|/)lib(?:cudart|nvJitLink|nvrtc(?:-builtins)?|nvfatbin)(?:-[0-9a-f]{6,})?\.so\.(\d+\.\d+(?:\.\d+)*)$"
+)
 #: Most bytes that are searched in a library (the largest nvJitLink and NVRTC have 110 MB), and read where a mark is.
 _MOST_LIBRARY: Final = 1 << 30
 _WINDOW: Final = 1 << 16
@@ -232,14 +242,19 @@ def numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersio
     return max((CudaVersion(int(major), int(minor)) for major, minor in numbers), default=None)
 
 
-def nvjitlink_release(path: str) -> CudaVersion | None:
-    """Return the release of nvJitLink by its newest symbol: it keeps the aliases of all older minors of its major."""
-    return numbers_in(path, b"__nvJitLinkCreate_", _ALIAS)
+def release_in(stem: str, path: str) -> CudaVersion | None:
+    """Return the release that the file of a library says of itself; None for all but nvJitLink and NVRTC.
+
+    That of nvJitLink is its newest symbol: it keeps the aliases of all older minors of its major. NVRTC has the name of
+    the builtins that it opens.
+    """
+    return numbers_in(path, *_MARKS[stem]) if stem in _MARKS else None
 
 
-def nvrtc_release(path: str) -> CudaVersion | None:
-    """Return the release of NVRTC by the name of the builtins that it opens."""
-    return numbers_in(path, b"libnvrtc-builtins.so.", _BUILTINS)
+def release_of_file(path: str) -> CudaVersion | None:
+    """Return the release in the name of a library's file, such as ``libcudart.so.12.9.79``; None without one."""
+    match = _FILE.search(path)
+    return CudaVersion.parse(match[1]) if match else None
 
 
 class Pin(NamedTuple):

@@ -370,10 +370,9 @@ def lost_files(distributions: Sequence[Installed]) -> Iterator[tuple[Installed, 
 
 def _is_of_another_release(distribution: Installed, paths: Collection[str]) -> bool:
     """Whether a library that says its release has another one than the metadata."""
-    pin = exports.pin_of(distribution.name, distribution.version)
-    own = {exports.nvjitlink_release(path) for path in paths if "/libnvJitLink.so" in path}
-    own |= {exports.nvrtc_release(path) for path in paths if "/libnvrtc.so" in path}
-    return pin is not None and not own <= {pin.release, None}
+    release = exports.release_of_wheel(distribution.name, distribution.version)
+    named = ((stem, path) for path in paths for stem in ("libnvJitLink", "libnvrtc") if f"/{stem}.so" in path)
+    return release is not None and not {exports.release_in(*pair) for pair in named} <= {release, None}
 
 
 def asking_in_vain(place: Place, installed: Collection[str]) -> Iterator[tuple[str, str]]:

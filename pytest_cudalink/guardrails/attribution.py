@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from ..base.regular_files import has_hash, read_bounded
-from ..compat.exports import numbers_in, nvjitlink_release, nvrtc_release, pin_of
+from ..compat.exports import numbers_in, pin_of, release_in
 from ..environment.installed import Wheel, read_distribution, read_record, rows_of, unlike, wheels_in
 from ..loader.loads import mapped_files
 from ..versions import CudaVersion, distribution_version
@@ -219,7 +219,7 @@ def _nvjitlink_version(path: str) -> Fact | None:
     """The version of nvJitLink by its newest symbol: it keeps the aliases of all older minors of its major."""
     if not os.path.basename(path).startswith("libnvJitLink"):
         return None
-    version = nvjitlink_release(path)
+    version = release_in("libnvJitLink", path)
     return version and Fact(version, f"its newest symbol, __nvJitLinkCreate_{version.major}_{version.minor}")
 
 
@@ -236,7 +236,7 @@ def _nvrtc_version(path: str) -> Fact | None:
     if len(releases := {tuple(name.split(".")[2:4]) for name in siblings}) == 1:
         version = CudaVersion(*map(int, releases.pop()))
         return Fact(version, f"the builtins next to it, {min(siblings)}")
-    inside = nvrtc_release(path)
+    inside = release_in("libnvrtc", path)
     return inside and Fact(inside, f"the builtins that it asks for, libnvrtc-builtins.so.{inside}")
 
 

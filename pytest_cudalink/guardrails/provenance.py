@@ -27,8 +27,6 @@ _OUTSIDE: Final[tuple[Place, ...]] = ("driver", "emulated")
 _DRIVER: Final = re.compile(r"lib(?:cuda|nvidia-[\w-]+|nvcuvid)\.so(?:\.\d+)*")
 _NUMBER: Final = re.compile(r"\.so\.(\d+)")
 _WHOLE_NUMBER: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")
-#: Libraries whose full file name has the CUDA release: ``libcudart.so.12.9.79``.
-_NUMBERED: Final = ("libcudart", "libnvJitLink", "libnvrtc", "libnvrtc-builtins", "libnvfatbin")
 #: What to do about two copies of a library.
 ONE_COPY: Final = "Let every part of the process use one copy, from one toolkit"
 _VARIABLES: Final = ("LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
@@ -157,6 +155,7 @@ def _version(name: str, path: str, real: str, place: Place) -> tuple[str, str]:
     full = _WHOLE_NUMBER.search(Path(real).name)
     if place in _OUTSIDE:
         return (full[1], "its file name") if full else ("", "its file name has no version")
+    from ..compat.exports import release_of_file
     from . import attribution
 
     fact = attribution.attribute(path)
@@ -164,8 +163,8 @@ def _version(name: str, path: str, real: str, place: Place) -> tuple[str, str]:
         fact = attribution.attribute(real)
     if fact.value is not None:
         return str(fact.value), fact.witness
-    if full and name in _NUMBERED:
-        return ".".join(full[1].split(".")[:2]), "its file name"
+    if release := release_of_file(real):
+        return str(release), "its file name"
     if name == "libcudart" and (release := _answer_of_runtime(path)) is not None:
         return str(release), "cudaRuntimeGetVersion of the loaded library"
     return "", fact.witness

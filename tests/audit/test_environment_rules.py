@@ -1231,6 +1231,8 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("a/b/c/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
         ("a/b/c/d/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', None),
         ("a/libcublas.so.12.9.1.4", "a", '{"cuda": {"version": "12.8.1"}}', "12.8"),
+        ("libnvvm.so.4.0.0", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
+        ("libcupti.so.2025.3.1", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
         *(("libcublas.so.12.9.1.4", "", text, None) for text in (
             "{", "[" * 100_000, "{}", "[]", '{"cuda": {"version": 7}}', '{"cuda": {"version": "x"}}',
         )),

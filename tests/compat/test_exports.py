@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.audit.environment.library_search import is_numbered
 from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
@@ -201,7 +200,7 @@ def test_versions_of_wheels_follow_the_releases() -> None:
 
 def test_no_update_brings_a_function_to_a_library_that_is_numbered_as_cuda_is() -> None:
     """So the release of CUDA is a floor that says all."""
-    for stem in filter(is_numbered, exports.libraries()):
+    for stem in filter(exports.is_numbered, exports.libraries()):
         for major in exports.distributions(stem):
             oldest = {exports.wheel_versions(stem, release)[0] for release in exports.releases(stem, major)}
             symbols = {name for release in exports.releases(stem, major) for name in exports.symbols(stem, release)}
@@ -214,6 +213,8 @@ def test_unknown_library() -> None:
         exports.sonames("cudart")
     assert exports.releases("libcudart", 14) == ()
     assert exports.distributions("libtorch") == {}
+    numbered = ["libcudart", "libnvJitLink", "libnvfatbin", "libnvrtc", "libnvvm", "libcupti"]
+    assert [*filter(exports.is_numbered, (*exports.libraries(), "libcupti", "libtorch"))] == numbered
     for release in (CudaVersion(12, 7), CudaVersion(14, 0)):
         assert exports.wheel_versions("libcudart", release) == ()
         assert exports.symbols("libcudart", release) == frozenset()

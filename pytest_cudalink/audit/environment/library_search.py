@@ -27,9 +27,6 @@ from ..libraries import majors_of, stem_of
 from ..loadable import read_dynamic
 from .conda import is_cuda_package
 
-#: Libraries whose packages, wheels and conda's, have versions that begin with the CUDA release.
-_NUMBERED: Final = frozenset({"libcudart", "libnvJitLink", "libnvrtc", "libnvfatbin", "libnvvm", "libcupti"})
-_FULL_VERSION: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")
 _SYSTEM: Final = ("/usr/local/cuda/lib64", "/usr/local/cuda/nvvm/lib64")
 _MOST_JSON: Final = 1 << 20
 #: The parts of cuDNN as others name them, and most bytes of one that does.
@@ -176,11 +173,6 @@ def _loaded_as(path: str) -> str | None:
     return name if stem not in ("libcuda", "libnvidia-ml") else None
 
 
-def is_numbered(stem: str) -> bool:
-    """Whether the packages of a library have versions that begin with the CUDA release."""
-    return stem in _NUMBERED
-
-
 def release_of(stem: str, owner: Installed) -> CudaVersion | None:
     """The CUDA release of a library, by the package that brings it; None if no table knows that version."""
     names = exports.distributions(stem).values()
@@ -190,7 +182,7 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
             release := exports.release_of_wheel(distribution, owner.version)
         ):
             return release
-    if is_numbered(stem) and (owner.name in names or of_conda):
+    if exports.is_numbered(stem) and (owner.name in names or of_conda):
         match = re.match(r"\d{1,4}\.\d{1,4}(?=\.|$)", owner.version, re.ASCII)
         return CudaVersion.parse(match[0]) if match else None
     return None
@@ -243,12 +235,8 @@ def _cached() -> Iterator[str]:
 def _system_release(stem: str, path: str) -> CudaVersion | None:
     """The CUDA release of a system's library: from its symbols, its full name, or the toolkit's version.json."""
     real = os.path.realpath(path)
-    by_content = {"libnvJitLink": exports.nvjitlink_release, "libnvrtc": exports.nvrtc_release}
-    if stem in by_content and (release := by_content[stem](real)):
+    if release := exports.release_in(stem, real) or exports.release_of_file(real):
         return release
-    match = _FULL_VERSION.search(real)
-    if match and is_numbered(stem):
-        return CudaVersion.parse(match[1])
     for folder in list(Path(real).parents)[:4]:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             content: Any = json.loads(read_bounded(folder / "version.json", _MOST_JSON))

@@ -27,7 +27,7 @@ from ..opened import is_part, names_in_data
 from ..scan import MOST_NAMES, MOST_UNPACKED, Scan, read_nvjitlink_needs
 from . import conda
 from .claims import OF_EXTRA, Claim, is_cuda_distribution
-from .library_search import Provider, Providers, is_any_reached, is_numbered, library_path, parts_named_in
+from .library_search import Provider, Providers, is_any_reached, library_path, parts_named_in
 from .machine import TargetMachine, driver_here
 
 #: Returns the command that installs requirements with the package manager of a distribution.
@@ -194,7 +194,7 @@ def _claim(package: Installed, need: Need, floor: CudaVersion, provider: Provide
     known = exports.wheel_versions(need.stem, floor)
     oldest = known[0] if known else str(floor)
     first = need.wheel or oldest
-    if is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
+    if exports.is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
         first = str(floor)
     own = [claim for claim in declared if claim.by == str(package) and claim.name == owner.name]
     said = f"declares {own[0].versions or 'no bound'}" if own else f"declares no requirement on {owner.name}"
