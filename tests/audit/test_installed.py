@@ -16,6 +16,7 @@ from pytest_cudalink.environment.installed import (
     Installed,
     Place,
     Unreadable,
+    Wheel,
     asking_in_vain,
     find_place,
     is_gone,
@@ -23,6 +24,7 @@ from pytest_cudalink.environment.installed import (
     lost_files,
     read_distributions,
     recorded_hashes,
+    wheels_in,
 )
 
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -180,16 +182,8 @@ def test_metadata(write, tmp_path: Path) -> None:
     ("content", "editable"),
     [
         ('{"dir_info": {"editable": true}}', True),
-        ('{"dir_info": {"editable": false}}', False),
-        ('{"dir_info": {}}', False),
-        ('{"dir_info": [1]}', False),
-        ('{"url": "x"}', False),
-        ('["dir_info"]', False),
-        ("{", False),
-        ("[" * 100_000, False),
-        ('"\udcff"', False),
-        ("", False),
-        (None, False),
+        *((text, False) for text in ('{"dir_info": {"editable": false}}', '{"dir_info": {}}', '{"dir_info": [1]}')),
+        *((text, False) for text in ('{"url": "x"}', '["dir_info"]', "{", "[" * 100_000, '"\udcff"', "", None)),
     ],
 )
 def test_editable(content: str | None, editable: bool, write, tmp_path: Path) -> None:
@@ -260,6 +254,16 @@ def test_metadata_that_is_not_utf_8(write, tmp_path: Path) -> None:
     distributions, unreadable = read(tmp_path)
     assert [str(distribution) for distribution in distributions] == ["x 1"]
     assert unreadable == [Unreadable(str(file), "not UTF-8 (byte 0xe9 at 27): install the distribution again")]
+
+
+def test_wheels_by_their_names(write, tmp_path: Path) -> None:
+    """The names of the folders say name and version; no file is read."""
+    for name in ("Nvidia_cuFFT-11.0.dist-info", "~vidia-1.dist-info", "a-1.egg-info", "nodash.dist-info"):
+        write(f"{name}/METADATA")
+    expected = [("nvidia-cufft", "11.0", "Nvidia_cuFFT-11.0.dist-info"), ("nodash", "", "nodash.dist-info")]
+    assert wheels_in(str(tmp_path)) == [Wheel(*pair, str(tmp_path / folder)) for *pair, folder in expected]
+    assert {wheel.site for wheel in wheels_in(str(tmp_path))} == {str(tmp_path)}
+    assert wheels_in(str(tmp_path / "missing")) == []
 
 
 # -- libraries

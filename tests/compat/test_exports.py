@@ -146,18 +146,13 @@ def test_sonames() -> None:
 @pytest.mark.parametrize(
     ("distribution", "version", "release"),
     [
-        ("nvidia-nvjitlink", "13.1.80", "13.1"),
-        ("Nvidia_nvJitLink", "13.1.80", "13.1"),
-        ("nvidia-nvjitlink", "13.9.1", "13.9"),
-        ("nvidia-cublas", "13.10.0.20", "13.5"),
-        ("nvidia-cublas", "13.1.0.3", "13.0"),
+        *(("nvidia-nvjitlink", "13.1.80", "13.1"), ("Nvidia_nvJitLink", "13.1.80", "13.1")),
+        *(("nvidia-nvjitlink", "13.9.1", "13.9"), ("nvidia-nvjitlink", "not a version", None)),
+        *(("nvidia-cublas", "13.10.0.20", "13.5"), ("nvidia-cublas", "13.1.0.3", "13.0")),
         ("nvidia-cublas", "13.1.0.4", "13.0"),  # no such wheel: that of the one before it
-        ("nvidia-cublas", "99.0", None),
-        ("nvidia-cublas", "1.0", None),
-        ("nvidia-cublas", "not a version", None),
+        *(("nvidia-cublas", version, None) for version in ("99.0", "1.0", "not a version")),
         ("nvidia-cublas-cu12", "12.5.3.2", "12.5"),  # no metapackage requires it
-        ("nvidia-cusolver-cu12", "11.7.1.2", "12.6"),
-        ("nvidia-nccl-cu12", "2.27.3", None),
+        *(("nvidia-cusolver-cu12", "11.7.1.2", "12.6"), ("nvidia-nccl-cu12", "2.27.3", None)),
     ],
 )
 def test_release_of_wheel(distribution, version, release) -> None:

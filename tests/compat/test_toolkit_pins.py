@@ -41,12 +41,8 @@ def test_versions_without_a_release(version: str) -> None:
 @pytest.mark.parametrize(
     ("wheel", "release", "expected"),
     [
-        ("nvidia-nvjitlink", "13.0", True),
-        ("nvidia-nvjitlink", "99.0", True),
-        ("nvidia-nvjitlink-cu12", "12.8", True),
-        ("nvidia-nvjitlink-cu12", "12.6", False),
-        ("nvidia-nvjitlink-cu12", "11.8", False),
-        ("nvidia-nvjitlink", "1.0", False),
+        *(("nvidia-nvjitlink", release, release != "1.0") for release in ("13.0", "99.0", "1.0")),
+        *(("nvidia-nvjitlink-cu12", release, release == "12.8") for release in ("12.8", "12.6", "11.8")),
         ("nvidia-cuda-nvrtc", "13.0", False),
     ],
 )
