@@ -1223,16 +1223,14 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("path", "version_file", "content", "release"),
     [
-        ("libcudart.so.12.9.79", "", "", "12.9"),
-        ("libcudart.so.12", "", "", None),
-        ("libnvJitLink.so.12", "", "", "12.4"),
+        *((name, "", "", None) for name in ("libcudart.so.12", "libcublas.so.12.9.1.4")),
+        *(("libcudart.so.12.9.79", "", "", "12.9"), ("libnvJitLink.so.12", "", "", "12.4")),
         ("libnvrtc.so.12", "", "", "12.6"),
-        ("libcublas.so.12.9.1.4", "", "", None),
-        ("a/b/c/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
         ("a/b/c/d/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', None),
         ("a/libcublas.so.12.9.1.4", "a", '{"cuda": {"version": "12.8.1"}}', "12.8"),
-        ("libnvvm.so.4.0.0", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
-        ("libcupti.so.2025.3.1", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
+        *((name, "", '{"cuda": {"version": "12.8.1"}}', "12.8") for name in (
+            "a/b/c/libcublas.so.12.9.1.4", "libnvvm.so.4.0.0", "libcupti.so.2025.3.1",
+        )),
         *(("libcublas.so.12.9.1.4", "", text, None) for text in (
             "{", "[" * 100_000, "{}", "[]", '{"cuda": {"version": 7}}', '{"cuda": {"version": "x"}}',
         )),

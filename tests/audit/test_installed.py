@@ -219,8 +219,7 @@ def test_egg_info(write, tmp_path: Path) -> None:
         ("Version: 1\n", "Name in METADATA is ''; expected letters, digits, '.', '_' and '-'"),
         ("Name: a b\nVersion: 1\n", "Name in METADATA is 'a b'; expected letters, digits, '.', '_' and '-'"),
         (f"Name: {LONG}a!\nVersion: 1\n", f"Name in METADATA is '{LONG}'; expected letters, digits, '.', '_' and '-'"),
-        ("Name: x\n", "Version in METADATA is missing; expected one such as 1.2.3"),
-        ("Name: x\nVersion:\n", "Version in METADATA is missing; expected one such as 1.2.3"),
+        *((f"Name: x\n{v}", "Version in METADATA is missing; expected one such as 1.2.3") for v in ("", "Version:\n")),
     ],
 )  # fmt: skip
 def test_damaged_metadata(content: str | None, said: str, write, tmp_path: Path) -> None:

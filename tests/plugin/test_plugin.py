@@ -386,8 +386,7 @@ def test():
     ours = {name: type(one.__loader__).__name__ for name, one in sys.modules.items() if name[:16] == "pytest_cudalink."
             and one.__spec__}
     assert len(ours) > 40
-    rewritten = sorted(name for name, loader in ours.items() if loader == "AssertionRewritingHook")
-    assert len(rewritten) < 4, rewritten  # what is imported seldom
+    assert not [name for name, loader in ours.items() if loader == "AssertionRewritingHook"]
     assert not any(type(one).__module__.startswith("pytest_cudalink.plugin") for one in sys.meta_path)
     import pytest_cudalink.base.words  # a test does as ever
 """)
@@ -397,8 +396,11 @@ def test():
 
 def test_the_entry_point_keeps_finders_of_others(monkeypatch) -> None:
     """Others find the plugin's modules while it is imported, not pytest; and a finder that a thread adds stays."""
-    hook, added = type("AssertionRewritingHook", (), {})(), object()
-    other = SimpleNamespace(find_spec=lambda *asked: asked)
+    hook, added, other = (
+        type("AssertionRewritingHook", (), {})(),
+        object(),
+        SimpleNamespace(find_spec=lambda *asked: asked),
+    )
 
     def load(name: str) -> tuple[object, ...]:
         sys.meta_path.append(added)

@@ -132,12 +132,12 @@ class Provenance(Check):
 
     def _judge(self) -> None:
         """Describe the candidates, report those that are CUDA libraries, and note what is wrong with them."""
+        taken, self._candidates = self._candidates, []
         with own_imports():
             from ...guardrails import provenance
 
-        taken, self._candidates = self._candidates, []
-        for loaded, among, openings, nodeid, during in taken:
-            library = provenance.describe(loaded, among, openings)
+            described = [provenance.describe(*candidate[:3]) for candidate in taken]
+        for library, (loaded, *_, nodeid, during) in zip(described, taken, strict=True):
             if library is None:
                 continue
             if library.is_probed:
