@@ -206,10 +206,10 @@ def test_a_driver_of_another_release_answers_nothing() -> None:
 
 def test_why_nothing_was_measured() -> None:
     """The architectures that were, with the answer of one of them; or that the step was not."""
-    few, one = ("nvjitlink", "ptx", "sm_80", "bbb"), ("nvjitlink", "ptx", "sm_90", "aaa")
+    few, other = ("nvjitlink", "ptx", "sm_80", "bbb"), ("nvjitlink", "ptx", "sm_90", "aaa")
     only, step = "sm_120 was not measured, only ", "PTX were not measured at the step 'nvjitlink'"
     for grids, arch, release, why in (
-        ((few, one), "sm_120", V(13, 0), f"{only}sm_80, sm_90; for sm_90 it works"),
+        ((few, other), "sm_120", V(13, 0), f"{only}sm_80, sm_90; for sm_90 it works"),
         ((few,), "sm_120", V(13, 0), f"{only}sm_80; for sm_80 it does not work"),
         ((few,), "sm_120", V(13, 1), f"{only}sm_80"),
         ((few,), "sm_80", V(13, 1), step),
