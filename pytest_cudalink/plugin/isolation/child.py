@@ -58,18 +58,10 @@ _TASKS: Final = Path("/proc/self/task")
 _ALIKE: Final = "another process finds a test by its name; give each item of the file another one"
 
 
-def restrict(config: pytest.Config, task: Task) -> None:
-    """Change the options of the child: collect the tests of its task, and write no file of the whole run."""
-    for name, value in {**NOT_FOR_CHILDREN, **task.options}.items():
-        if hasattr(config.option, name):
-            setattr(config.option, name, value)
-    if task.paths:
-        config.args = task.paths
-
-
 class Child:
     """A plugin object of a child that has collected: it runs each test that is asked for, and writes reports, warnings.
 
+    It changes the options: the child collects the tests of its task, and writes no file of the whole run.
     Each request is a line of JSON. A copy of this process, or this one if it runs a single test, returns from the loop
     with its test, and ends as any pytest does; tests that run here one after the other share fixtures.
     """
@@ -82,6 +74,11 @@ class Child:
         self._reports_tests = True  # the process that waits for a trial reads only its result
         self._items: dict[str, pytest.Item] = {}
         self._alike: set[str] = set()
+        for name, value in {**NOT_FOR_CHILDREN, **task.options}.items():
+            if hasattr(config.option, name):
+                setattr(config.option, name, value)
+        if task.paths:
+            config.args = task.paths
         for pipe in task.pipes:
             os.set_inheritable(pipe, False)  # noqa: FBT003 (the parameter has no name)
         self._open(task.reports)

@@ -176,8 +176,8 @@ class Isolation:
             if server.failed is not None and not self._failure[0]:
                 self._failure = (processes.start_failure(server.failed, server.folder, item), "")
             if not server.refusal:
-                shared = nextitem if nextitem is not None and not self._isolates(nextitem) else None
-                end = server(item, None if forks else shared, folder)
+                leaves = forks or (nextitem is not None and self._isolates(nextitem))
+                end = server(item, None if leaves else nextitem, folder)
                 if end is not None:
                     return end
             self._run.new_processes[server.refusal] += 1

@@ -230,12 +230,10 @@ class ServerProcess:
             orderly = bool(reply)
         finally:
             if not orderly:
-                self._process.kill()
-                self._process.wait()
+                self.kill()
                 for pid in pids.union(self._left()):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
-                self.close()
 
     def _left(self) -> Iterator[int]:
         """Yield what the process has forked, also if it was killed before it reported that: it has the same command."""

@@ -104,7 +104,6 @@ def command_line(config: pytest.Config) -> None:
     if task is not None:
         from ..isolation import child as isolated
 
-        isolated.restrict(config, task)
         config.pluginmanager.register(isolated.Child(config, task), "cudalink-isolated")
 
 
