@@ -15,7 +15,7 @@ from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import KINDS, Comparison, Kind, figures, verdict
 from .matrix_report import MatrixReport
 from .origin import Origin
-from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections, unsteered
+from .views import NAMES, Section, letters_of, libraries_in_short, links_in_words, section, sections, unsteered
 
 #: Columns of the lines that are sentences; tables are as wide as their texts.
 _WIDTH: Final = 80
@@ -134,7 +134,7 @@ def plain(report: MatrixReport, comparison: Comparison | None = None) -> str:
     """Return the report as plain text: columns under each other, each row on one line."""
     parts = _wrapped(headline(report, comparison))
     parts += _wrapped(", ".join(f"{figure.number} {figure.text}" for figure in figures(report, comparison)))
-    shown = _present(report)
+    shown = letters_of(report)
     parts += columns([_head(shown), *(_cells(cell, shown) for cell in report.cells)], _WIDEST)
     for table in [*_histories(comparison), *_brief(report, comparison)]:
         if table.blocks:
@@ -194,12 +194,6 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def _present(report: MatrixReport) -> list[str]:
-    """Return the letters of the outcomes that some cell has, the worst first."""
-    counts = report.counts
-    return [letter for letter in NAMES if counts[letter]]
-
-
 def _head(letters: Sequence[str]) -> list[str]:
     """Return the titles of the table of cells."""
     return ["cell", *(NAMES[letter] for letter in letters), "links", "seconds"]
@@ -217,7 +211,7 @@ def _grid(report: MatrixReport) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    present = _present(report)
+    present = letters_of(report)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in _head(present):
         table.add_column(

@@ -153,6 +153,12 @@ def section(name: str, head: Sequence[str], rows: Iterable[tuple[str | int | flo
     return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), words["what"], note)
 
 
+def letters_of(report: MatrixReport) -> list[str]:
+    """Return the letters of the outcomes that some cell has, the worst first."""
+    counts = report.counts
+    return [letter for letter in NAMES if counts[letter]]
+
+
 def cell_title(cell: CellRun) -> str:
     """Return a cell's axes in one line."""
     return ", ".join(f"{name} {value}" for name, value in cell.axes.items())
@@ -244,8 +250,7 @@ def _of_cells(report: MatrixReport) -> Iterator[Section]:
     yield section("mismatch", ("cell", "what", "requested", "found"), mismatches)
     yield _libraries(report)
     yield section("hidden", ("cell", "how"), ((cell.name, cell.hidden) for cell in report.cells if cell.hidden))
-    counts = report.counts
-    shown = [letter for letter in NAMES if counts[letter]]
+    shown = letters_of(report)
     head = ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is")
 
     def row(cell: CellRun) -> tuple[str | int | float, ...]:

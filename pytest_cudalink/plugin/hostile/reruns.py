@@ -35,6 +35,7 @@ from ..isolation import COPIES
 from ..isolation.child import NOT_FOR_CHILDREN
 from ..isolation.processes import interpreter_options
 from ..run import Run
+from ..start import from_controller
 from ..watch.check import Check
 
 #: Bytes of what one process has noted.
@@ -109,6 +110,7 @@ class RunsAgain(Check, ABC, Generic[T]):
             raise pytest.UsageError(f"cudalink: {why}; add --cudalink-driver=13.0, or the version that you test with")
         super().__init__(run)
         self._copies = run.part(COPIES)
+        self._folder: str = from_controller(run.config).get(self.name) or ""  # the controller's, in a worker of xdist
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if pytest_private.subtest_description(report) is None or report.failed:

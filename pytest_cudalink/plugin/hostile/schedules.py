@@ -20,7 +20,6 @@ from ..isolation.processes import key
 from ..run import Run
 from ..schedule_request import ScheduleRequest, parse
 from ..settings import Setting
-from ..start import from_controller
 from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, show
 from .schedule_rules import ScheduleFailure, by_kind, shrink
 
@@ -76,8 +75,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._option: ScheduleRequest = parse(run.settings.schedules.value)
-        folder = Path(from_controller(run.config).get(self.name) or self._copies.folder)
-        self.notes = ProcessNotes(run, folder, ".schedules", ScheduleTotals)
+        self.notes = ProcessNotes(run, Path(self._folder or self._copies.folder), ".schedules", ScheduleTotals)
         self.totals = ScheduleTotals()
 
     # -- the runs

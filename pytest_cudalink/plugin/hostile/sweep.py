@@ -20,7 +20,6 @@ from ...report.asked_for import AskedFor
 from ..isolation.processes import key
 from ..run import Run
 from ..settings import COMPILER, LINKER, check_sweep
-from ..start import from_controller
 from . import sweep_plan
 from .reruns import ProcessNotes, RunsAgain, command, show
 from .sweep_plan import Call, FailedCall, FailureMode, SweepFinding, SweepTotals, SweptTrial
@@ -188,8 +187,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._baseline = Baseline(run)
-        folder = from_controller(run.config).get(self.name) or ""
-        self.notes: SweepNotes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
+        self.notes: SweepNotes = SweepNotes(run, folder=self._folder, scratch=self._copies.folder)
         option, *self._others = self.notes.option.split("+")
         self._single, self._functions, self._modes = _read(option)
         # a finding is repeated whatever machine made its run
