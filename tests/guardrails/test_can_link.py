@@ -195,6 +195,14 @@ def test_what_works_instead(
     assert [way.partition(": ")[0] for way in asked_in(known, library, kind).instead] == instead
 
 
+def test_gpus_that_a_release_of_tileiras_knows() -> None:
+    """They are named where no other release helps, without those that were not measured."""
+    rows: dict[str, dict[str, str]] = {"sm_90": {"13.0": "bbb"}, "sm_100": {}, "sm_120": {"13.0": "aaa"}}
+    grids = tuple(atlas.Grid("tileiras", atlas.TILE, arch, made, RELEASES) for arch, made in rows.items())
+    told = asked_in(dataclasses.replace(drawn(), grids=grids), "tileiras", atlas.TILE)
+    assert told.instead == ("compile for a GPU that it knows: sm_120",)
+
+
 def test_a_driver_of_another_release_answers_nothing() -> None:
     """What was measured with it is not known of the one that is asked about; rules of the load are policies'."""
     known = measured(("driver", "ptx", "sm_90", "aaa"), ("real-driver", "ptx", "sm_90", "aaa"))

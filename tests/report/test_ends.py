@@ -115,6 +115,7 @@ def test_a_file_that_failed_was_not_collected(tmp_path) -> None:
 COLLECTED = {"event": "collected", "time": 5.2, "tests": {"t.py": ["t"]}}
 START = {"event": "start", "time": 5.5, "nodeid": "t.py::t"}
 WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {"passed": 1}}
+ONE_SKIPPED = {**WHOLE, "counts": {"passed": 1, "skipped": 1}}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,11 @@ WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts"
             (COLLECTED, START, result(), result("w.txt"), {**WHOLE, "counts": {"passed": 2}}),
             "1 test ran, but did not belong to the collected ones: w.txt",
         ),
-        ((COLLECTED, START, result(), result("f.py", "skipped"), {**WHOLE, "counts": {"passed": 1, "skipped": 1}}), ""),
+        ((COLLECTED, START, result(), result("f.py", "skipped"), ONE_SKIPPED), ""),
+        (
+            (COLLECTED, START, result(), result("t.py::b", "skipped"), ONE_SKIPPED),
+            "1 test ran, but did not belong to the collected ones: t.py::b",
+        ),
         (
             (COLLECTED, START, result(), WHOLE, RUN, COLLECTED, START, result(), WHOLE),
             "{file}: line 6 begins another run",
