@@ -501,7 +501,8 @@ def test_what_another_run_leaves(tmp_path) -> None:
         os.close(descriptor)
     assert [type(records.decode(line)[0]) for line in path.read_bytes().splitlines()] == [StartRecord, EndRecord]
     run, end = (json.dumps({"event": name, "time": 1.0, "exitstatus": 0}) for name in ("run", "end"))
-    for damaged in ('{"event": "test", "nodeid": 7}', '{"event": "end", "time": "x"}', '{"event": "run", "time": "x"}'):
+    fields = ('"test", "nodeid": 7}', '"end", "time": "x"}', '"run", "time": "x"}', '"test", "nod')
+    for damaged in (f'{{"event": {field}' for field in fields):
         for lines in ((run, damaged, end), (run, end, damaged)):
             path.write_text("".join(f"{line}\n" for line in lines))
             assert records.tests_to_keep(path, green=False) == set()
