@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.compat.architectures import (
-    ARCHITECTURES,
-    dropped_by,
-    known_architectures,
-    parse_architecture,
-)
+from pytest_cudalink.compat.architectures import ARCHITECTURES, dropped_by, known_architectures, parse_architecture
 from pytest_cudalink.compat.releases import (
     LATEST_KNOWN,
     NVVM_IR,

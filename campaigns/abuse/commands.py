@@ -128,6 +128,4 @@ def _records() -> Use:
     return use
 
 
-COMMANDS: Final = {
-    "records": Scenario("mutated records in a report", frozenset({"ptx"}), _records, emulated=False),
-}
+COMMANDS: Final = {"records": Scenario("mutated records in a report", frozenset({"ptx"}), _records, emulated=False)}

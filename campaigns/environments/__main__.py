@@ -74,10 +74,7 @@ _OF_PARTS: Final = {
     **{f"load {part}": (part,) for part in ("cusolver", "cublas")},
 }
 #: Those of the compiler, which only the wheels of CUDA 13 have, and takes its parts from beside itself.
-_OF_NVCC: Final = {
-    "nvcc": ("nvcc", "nvvm", "crt", "cudart"),
-    "nvcc-cccl": ("nvcc", "nvvm", "crt", "cudart", "cccl"),
-}
+_OF_NVCC: Final = {"nvcc": ("nvcc", "nvvm", "crt", "cudart"), "nvcc-cccl": ("nvcc", "nvvm", "crt", "cudart", "cccl")}
 #: Packages that link at run time.
 _LINKING: Final = frozenset({"cuda-core", "numba-cuda", "nvmath-python", "cuda-cccl"})
 #: And those that look for a toolkit outside of the environment.

@@ -35,10 +35,7 @@ def disturb(number: int, seed: int) -> dict[str, object]:
     ways: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
         "driver": (partial(link_in_block, "driver"), next_link),
         "nvjitlink": (partial(link_in_block, "nvjitlink"), partial(next_link, "nvjitlink")),
-        "contained": (
-            partial(link_in_block, "nvjitlink", CONTAINED),
-            partial(next_link, "nvjitlink", contained=True),
-        ),
+        "contained": (partial(link_in_block, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True)),
     }
     signal.signal(signal.SIGALRM, _raise)
     ended, wrong = dict.fromkeys(ways, 0), []

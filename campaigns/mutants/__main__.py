@@ -322,9 +322,7 @@ def _table(counts: dict[str, list[int]], seconds: float) -> None:
     """Print what was counted of each file."""
     for name, (dead, alive) in {**counts, "all": _sum(counts.values())}.items():
         percent = 100 * dead / (dead + alive) if dead + alive else 0
-        sys.stdout.write(
-            f"{dead + alive:5} mutants {dead:5} killed {alive:4} survivors {percent:5.1f} %  {name}\n",
-        )
+        sys.stdout.write(f"{dead + alive:5} mutants {dead:5} killed {alive:4} survivors {percent:5.1f} %  {name}\n")
     sys.stdout.write(f"in {seconds:.0f} seconds\n")
 
 

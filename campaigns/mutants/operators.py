@@ -107,7 +107,7 @@ def mutants(source: str) -> list[Mutant]:
         number = seen[mutant.function, mutant.change]
         change = mutant.change if number == 1 else f"{mutant.change} (#{number})"
         numbered.append(
-            Mutant(mutant.tree, mutant.function, change, mutant.parent, mutant.field, mutant.index, mutant.replacement),
+            Mutant(mutant.tree, mutant.function, change, mutant.parent, mutant.field, mutant.index, mutant.replacement)
         )
     return numbered
 

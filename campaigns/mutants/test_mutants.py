@@ -234,10 +234,10 @@ int main(int count, char **words) {
     lines = main.splitlines()
     seen = {(lines[main[: mutant.start].count("\n")].strip(), reached[mutant.mark]) for mutant in source.mutants()}
     assert {line for line, number in seen if number} - {"for (int at = 0; at < 2; at++) sum += at;"} == {
-        *("int sum = 0;", "if (count > 1) return sum;", "else sum = 7;", "case 1: return 0;", "case 2: return 1;"),
+        *("int sum = 0;", "if (count > 1) return sum;", "else sum = 7;", "case 1: return 0;", "case 2: return 1;")
     }
     assert {line for line, number in seen if not number} == {
-        *("if (count > 1) return sum;", "case 2: return 1;", "{ sum++; }", "return sum;"),
+        *("if (count > 1) return sum;", "case 2: return 1;", "{ sum++; }", "return sum;")
     }
 
 

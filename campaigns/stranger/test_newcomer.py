@@ -8,11 +8,7 @@ def test_the_path_is_documented() -> None:
     """It goes from the installation over demo and init to red, the fix and green, by commands of the pages."""
     path = steps()
     commands = [step.command for step in path]
-    order = [
-        "python -m venv venv",
-        'pip install "pytest-cudalink[cu13]"',
-        *MUST_SAY,
-    ]
+    order = ["python -m venv venv", 'pip install "pytest-cudalink[cu13]"', *MUST_SAY]
     places = [commands.index(command) for command in order]
     assert places[:2] == sorted(places[:2])
     assert all(place > places[1] for place in places[2:])

@@ -54,11 +54,11 @@ def test_files(tmp_path: Path) -> None:
 def test_command() -> None:
     """A suite of an installed package is run by the names of its modules."""
     assert Suite(**DEFINITION).command("tests/test_a.py") == [
-        *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:randomly", "tests/test_a.py"),
+        *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:randomly", "tests/test_a.py")
     ]
     skip = {**DEFINITION["skip"], "tests/test_a.py::test_flaky": "a reason"}
     assert Suite(**{**DEFINITION, "skip": skip}).command("tests/test_a.py")[-2:] == [
-        *("--deselect=tests/test_a.py::test_flaky", "tests/test_a.py"),
+        *("--deselect=tests/test_a.py::test_flaky", "tests/test_a.py")
     ]
     packaged = Suite(**{**DEFINITION, "modules": "numba.cuda.tests"})
     assert packaged.command("nocuda/test_nvvm.py")[-2:] == ["--pyargs", "numba.cuda.tests.nocuda.test_nvvm"]

@@ -275,20 +275,14 @@ NVJITLINK = "'nvidia-nvjitlink-cu12>=12.9,<13' or 'cuda-toolkit[nvjitlink]>=12.9
     ("requires", "said"),
     [
         ("", "no requirement brings nvidia-nvjitlink-cu12"),
-        (
-            "nvidia-nvjitlink-cu12",
-            "the requirements allow nvidia-nvjitlink-cu12 12.0.76, 12.0.140, 12.1.55 and more",
-        ),
+        ("nvidia-nvjitlink-cu12", "the requirements allow nvidia-nvjitlink-cu12 12.0.76, 12.0.140, 12.1.55 and more"),
         (
             "nvidia-nvjitlink-cu12>=12.6.77",
             "the requirements allow nvidia-nvjitlink-cu12 12.6.77, 12.6.85, 12.8.61 and more",
         ),
         ("nvidia-nvjitlink-cu12>=12.6.85", "the requirements allow nvidia-nvjitlink-cu12 12.6.85, 12.8.61, 12.8.93"),
         ("nvidia-nvjitlink-cu12==12.8.*", "the requirements allow only nvidia-nvjitlink-cu12 12.8.61, 12.8.93"),
-        (
-            "nvidia-nvjitlink-cu12<12",
-            "no version of nvidia-nvjitlink-cu12 that the requirements allow is new enough",
-        ),
+        ("nvidia-nvjitlink-cu12<12", "no version of nvidia-nvjitlink-cu12 that the requirements allow is new enough"),
         (
             "cuda-toolkit[nvjitlink]>=12.9.2,<13.0.1",
             "the requirements allow cuda-toolkit 13.0.0, which does not bring nvidia-nvjitlink-cu12",

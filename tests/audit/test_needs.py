@@ -330,10 +330,7 @@ LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 1
         (
             "a.so",
             elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_12_0", library="libnvJitLink.so.13"),
-            [
-                ("linked", 13, "", "needs libnvJitLink.so.13"),
-                ("symbols", 13, "", "wants __nvJitLinkComplete_12_0"),
-            ],
+            [("linked", 13, "", "needs libnvJitLink.so.13"), ("symbols", 13, "", "wants __nvJitLinkComplete_12_0")],
         ),
         (
             "a.so",

@@ -10,7 +10,7 @@ from pytest_cudalink.base.install_command import Command
 PACKAGE = Path(__file__).parents[2] / "pytest_cudalink"
 #: Fields that are written for people.
 SENTENCES = {
-    *("advice", "evidence", "fix", "install", "message", "otherwise", "sentence", "what", "where", "why", "witness"),
+    *("advice", "evidence", "fix", "install", "message", "otherwise", "sentence", "what", "where", "why", "witness")
 }
 PARSERS = {
     *("endswith", "find", "findall", "finditer", "fullmatch", "index", "match", "partition", "removeprefix"),

@@ -282,13 +282,7 @@ def test_reference_has_what_tests_hold() -> None:
     """`Raises`, what the fixtures give, and every kind of event in the records are described on a page."""
     pages = "\n".join((DOCS / "reference" / name).read_text(encoding="utf-8") for name in ("api.md", "records.md"))
     described = set(re.findall(r"\w+", " ".join(re.findall(r"(?:auto\w+::|:members:) (.+)", pages))))
-    given = {
-        fixtures.Cudalink,
-        fixtures.EmulatedDriver,
-        fixtures.BrokenRules,
-        control.DriverControl,
-        finding.Violation,
-    }
+    given = {fixtures.Cudalink, fixtures.EmulatedDriver, fixtures.BrokenRules, control.DriverControl, finding.Violation}
     public = [value for name, value in vars(records).items() if not name.startswith("_") and isinstance(value, type)]
     kinds = [kind for kind in public if kind.__module__ == records.__name__ and kind is not records.Event]
     assert {"Raises", *(kind.__name__ for kind in (*given, *kinds))} - described == set()

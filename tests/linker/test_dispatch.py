@@ -199,8 +199,7 @@ def test_an_incomplete_file_is_refused(monkeypatch: pytest.MonkeyPatch, lacking:
 
 
 @pytest.mark.parametrize(
-    ("ways", "matters"),
-    [((False, False), False), ((True, False), True), ((False, True), True), ((True, True), True)],
+    ("ways", "matters"), [((False, False), False), ((True, False), True), ((False, True), True), ((True, True), True)]
 )
 def test_each_way_to_need_lto_makes_the_driver_matter(monkeypatch: pytest.MonkeyPatch, ways, matters: bool) -> None:
     """By a policy that looks at the driver for LTO alone; of nvJitLink its major counts."""

@@ -372,11 +372,7 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
         assert command == ([python, "-c", text, name, str(place / "opened")] if name else [str(tool), "x::y", "1 2"])
         assert options.pop("cwd") == entry.folder == (str(place / "empty") if name else str(tmp_path))
         assert (within == []) is bool(name)
-        assert options.pop("env") == {
-            **environment,
-            "LD_DEBUG": "files,libs",
-            "LD_DEBUG_OUTPUT": str(place / "loader"),
-        }
+        assert options.pop("env") == {**environment, "LD_DEBUG": "files,libs", "LD_DEBUG_OUTPUT": str(place / "loader")}
         assert options == {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,

@@ -15,9 +15,7 @@ from pytest_cudalink.report.records import EndRecord, RunRecord, TestRecord, Wri
 
 
 @given(
-    count=st.integers(1, 12),
-    seconds=st.dictionaries(st.integers(0, 60), st.floats(0, 1e4)),
-    total=st.integers(0, 60),
+    count=st.integers(1, 12), seconds=st.dictionaries(st.integers(0, 60), st.floats(0, 1e4)), total=st.integers(0, 60)
 )
 def test_shards_are_disjoint_and_whole(count, seconds, total) -> None:
     """Every cell is in one shard; shards are the same every time; none is longer than the mean and the longest cell."""

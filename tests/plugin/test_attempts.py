@@ -294,8 +294,7 @@ def test_a_run_that_ends_before_its_session(run, records) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "fails", "code"),
-    [(0, False, 0), (0, True, 3), (1, True, 3), (2, True, 2), (7, True, 7)],
+    ("status", "fails", "code"), [(0, False, 0), (0, True, 3), (1, True, 3), (2, True, 2), (7, True, 7)]
 )
 def test_a_plugin_that_fails_after_the_session(run, records, status: int, fails: bool, code: int) -> None:
     """It ends pytest with an internal error, unless the session had ended early, which says more."""

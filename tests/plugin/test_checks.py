@@ -453,10 +453,7 @@ def on_driver(driver: Mock, below: Mock | None = None, **settings: str) -> Run:
     return run
 
 
-@pytest.mark.parametrize(
-    ("worker", "calls"),
-    [(False, []), (True, ["find_messenger"])],
-)
+@pytest.mark.parametrize(("worker", "calls"), [(False, []), (True, ["find_messenger"])])
 def test_deadlocks(driver: Mock, worker: bool, calls: list[str]) -> None:
     """A worker of xdist reports to its controller."""
     run = on_driver(driver)

@@ -326,10 +326,7 @@ def test_2(): pass
 HAZARDS = {
     "thread": ("threading.Thread(target=time.sleep, args=(60,), daemon=True).start()", "started 1 thread"),
     "process": ("subprocess.Popen(['sleep', '60'])", "started a process that still runs"),
-    "driver": (
-        "from cuda.bindings import driver; assert not driver.cuInit(0)[0]",
-        "initialized the driver",
-    ),
+    "driver": ("from cuda.bindings import driver; assert not driver.cuInit(0)[0]", "initialized the driver"),
 }
 
 

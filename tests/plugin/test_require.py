@@ -154,10 +154,7 @@ def test_one_reason_without_a_toolkit(run, module, option, skipped) -> None:
     """Where no version follows from a toolkit, each way of asking gives the same skip, which names the option."""
     result = run(module, *option, plugins=("no_toolkit",))
     result.stdout.fnmatch_lines(
-        [
-            NOT_RUN.format(skipped),
-            f"SKIPPED * {SKIPPED}run with --cudalink-driver=13.0, which emulates one",
-        ]
+        [NOT_RUN.format(skipped), f"SKIPPED * {SKIPPED}run with --cudalink-driver=13.0, which emulates one"]
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 

@@ -86,8 +86,7 @@ TOO_MUCH = ("5:1@1,3-2", "1000001", f"5:{LIMIT_SEED}", "5:1@1000000")
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["0", "x", "-1", "5:", "5:1@", "5:1@3-2", "5:1@1,,2", "5:1@0", "5@1", "٣", "5+promise", *TOO_MUCH],
+    "text", ["0", "x", "-1", "5:", "5:1@", "5:1@3-2", "5:1@1,,2", "5:1@0", "5@1", "٣", "5+promise", *TOO_MUCH]
 )
 def test_wrong_option(text: str) -> None:
     """What cannot be read says what is expected."""
@@ -270,7 +269,7 @@ def test_words_of_what_passed() -> None:
     lines = replace(failure, works=tuple(works)).lines("/p", 1)
     assert lines[-5:] == story
     assert [line.rpartition("  ")[2].lstrip("|=>. ") for line in lines[2:6]] == [
-        *("t.py:1 in g", "t.py:2 in g", "t.py:3 in g", "a place that is not known"),
+        *("t.py:1 in g", "t.py:2 in g", "t.py:3 in g", "a place that is not known")
     ]
     more = replace(failure, works=(*works, at(9, 9, 9, "h.py:1"))).lines("/p", 1)
     assert more[-5:] == [story[0], "    queued after it, and done before it, such as:", *story[2:]]

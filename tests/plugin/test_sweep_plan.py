@@ -305,11 +305,7 @@ BROKEN = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
 @pytest.mark.parametrize(
     ("faulted", "clean", "expected"),
     [
-        (
-            SweptTrial(hung=True, end="was stopped"),
-            CLEAN,
-            [("hang", "the test did not end: its process was stopped")],
-        ),
+        (SweptTrial(hung=True, end="was stopped"), CLEAN, [("hang", "the test did not end: its process was stopped")]),
         (
             SweptTrial("passed", CALLS, end="was killed by SIGSEGV"),
             CLEAN,

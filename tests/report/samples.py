@@ -179,11 +179,7 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
 
 CTKS, DRIVERS = ("12.9", "13.0", "13.2"), ("12.9", "13.0", "13.2", "none")
 ORIGIN = Origin(
-    "sample",
-    "4f1c2ab9" * 5,
-    "main",
-    "https://github.com/example/sample/actions/runs/7",
-    "2026-11-22T17:20:05Z",
+    "sample", "4f1c2ab9" * 5, "main", "https://github.com/example/sample/actions/runs/7", "2026-11-22T17:20:05Z"
 )
 
 

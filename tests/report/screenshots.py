@@ -12,11 +12,7 @@ from .samples import matrix
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 #: Width and height of each picture, and the part that it begins with.
-SIZES = {
-    "report.png": (900, 960, ""),
-    "report-grid.png": (1400, 1000, "all"),
-    "report-narrow.png": (400, 1200, ""),
-}
+SIZES = {"report.png": (900, 960, ""), "report-grid.png": (1400, 1000, "all"), "report-narrow.png": (400, 1200, "")}
 #: Opens what happened in the test of the grid's fourth row, in the last cell.
 OPEN = "document.querySelectorAll('#grid tbody tr')[3].lastElementChild.click()"
 

@@ -43,9 +43,7 @@ def test_cells_and_tests_of_one_report_only() -> None:
     """They did not run in the other one; the tests of the newer report come first."""
     new, old = [cell("x", "F.F"), cell("n", "F")], [cell("o", "P"), cell("x", "PP.")]
     assert changes(new, old) == {
-        "regressions": [
-            *(OutcomeChange("a", "x", "PF"), OutcomeChange("c", "x", ".F"), OutcomeChange("a", "n", ".F")),
-        ],
+        "regressions": [*(OutcomeChange("a", "x", "PF"), OutcomeChange("c", "x", ".F"), OutcomeChange("a", "n", ".F"))],
         "gone": [OutcomeChange("b", "x", "P."), OutcomeChange("a", "o", "P.")],
     }
 
@@ -133,11 +131,7 @@ def test_the_figures_of_a_report() -> None:
         (cell("a", "P", unsteered=[UnsteeredLinks(forced="driver")]), [(1, "link not steered", False, "unsteered")]),
         (
             cell("a", "P", without_result=["b"], crashes=[CrashRecord()]),
-            [
-                (1, "crashed", True, "crashed"),
-                (1, "lost", True, "lost"),
-                (1, "incomplete cell", True, "incomplete"),
-            ],
+            [(1, "crashed", True, "crashed"), (1, "lost", True, "lost"), (1, "incomplete cell", True, "incomplete")],
         ),
         (cell("a", "P", unlinked_modules=1), [(1, "module that no seen link made", False, "unsteered")]),
         (cell("a", "P", unlinked_modules=2), [(2, "modules that no seen link made", False, "unsteered")]),

@@ -162,14 +162,8 @@ NEEDED = {
         ),
         (BAD + line(event="start", time=1.0, nodeid=7), ": line 2 is not a valid event 'start': Expected `str`"),
         (line(**{**RUN, "cell": ["bad"]}) + line(**END), ": line 1 is not a valid event 'run': Expected `str | null`"),
-        (
-            line(**{**RUN, "cell": "bad", "versions": {"ctk": "13"}}),
-            ": line 1 is not a valid event 'run': Expected",
-        ),
-        (
-            line(**{**RUN, "cell": "bad", "versions": {"ctk": {}}}),
-            ": line 1 is not a valid event 'run': Object",
-        ),
+        (line(**{**RUN, "cell": "bad", "versions": {"ctk": "13"}}), ": line 1 is not a valid event 'run': Expected"),
+        (line(**{**RUN, "cell": "bad", "versions": {"ctk": {}}}), ": line 1 is not a valid event 'run': Object"),
     ],
 )
 def test_a_damaged_record(content, said, tmp_path, capsys) -> None:

@@ -21,10 +21,7 @@ CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for 
         (lambda c: float(c["ctk"]) < float(c["driver"]), "ctk older than driver"),
         (lambda c: float(c["ctk"]) >= float(c["driver"]), "ctk newer than driver and ctk same as driver"),
         (lambda c: (c["ctk"], c["driver"]) == ("13.0", "12.9"), "ctk 13.0 with driver 12.9"),
-        (
-            lambda c: c["ctk"] == "13.0" and c["driver"] != "13.0",
-            "ctk 13.0 with driver 12.9 and with driver 13.2",
-        ),
+        (lambda c: c["ctk"] == "13.0" and c["driver"] != "13.0", "ctk 13.0 with driver 12.9 and with driver 13.2"),
     ],
 )
 def test_explanations(fails, words) -> None:

@@ -25,10 +25,7 @@ def test_a_failing_cell_names_the_entry(tmp_path) -> None:
     report = merge([tmp_path])
     rows = [row for row in known(report) if "bindings" in str(row[2])]
     assert [(row[:3], row[4]) for row in rows] == [
-        (
-            ("failing", 2, "cuda-core 1.0.0 with cuda-bindings 13.0"),
-            "NVIDIA/cuda-python#2063, NVIDIA/cuda-python#2064",
-        )
+        (("failing", 2, "cuda-core 1.0.0 with cuda-bindings 13.0"), "NVIDIA/cuda-python#2063, NVIDIA/cuda-python#2064")
     ]
     assert {row[0] for row in known(report)} == {"failing"}
     for form in (text.plain(report), text.markdown(report), html.render(report)):

@@ -90,11 +90,7 @@ def test_the_schema_and_the_reader_take_the_same(event, validator) -> None:
 
 @pytest.mark.parametrize(
     ("event", "change"),
-    [
-        ("test", {"longrepr": "x" * 4001}),
-        ("test", {"cause": {**SKEW, "kind": "fate"}}),
-        ("link", {"backend": "cuda"}),
-    ],
+    [("test", {"longrepr": "x" * 4001}), ("test", {"cause": {**SKEW, "kind": "fate"}}), ("link", {"backend": "cuda"})],
 )
 def test_schema_refuses_wrong_values(event, change, validator) -> None:
     with pytest.raises(ValidationError):

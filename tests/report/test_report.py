@@ -194,7 +194,7 @@ def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
     assert given["data"]["texts"] == ["", *texts[1:3], left_out]
     assert [detail["0"][0] for detail in given["data"]["details"].values()] == [1, 1, 2, 3, 1, 3]
     assert [section["id"] for section in given["sections"]] == [
-        *("skipped", "mismatch", "x", "y", "z", "cells", "versions", "slowest"),
+        *("skipped", "mismatch", "x", "y", "z", "cells", "versions", "slowest")
     ]
     assert [section["id"] for section in given["sections"] if section["half"]] == ["x", "y"]
     assert given["sections"][2]["head"] == ["a"]
@@ -248,7 +248,7 @@ def test_cards_of_tests_that_fail_alike() -> None:
     )
     assert (several["picture"], several["whole"]) == (None, False)
     assert [(test["test"], "block" in test) for test in (other, silent, *cards["some"])] == [
-        *(("e", False), ("z", False), ("y", False)),
+        *(("e", False), ("z", False), ("y", False))
     ]
     tables = {section.id: section for section in views.sections(report)}
     assert tables["everywhere"].rows == (("a, b, c and 1 more", "no ELF"), ("e", "other"), ("z", ""))

@@ -210,11 +210,7 @@ def test_exact_entry_points(wheels, catalog) -> None:
 
 @pytest.mark.parametrize(
     ("name", "header"),
-    [
-        ("cuda", "cuda.h"),
-        ("nvrtc", "nvrtc.h"),
-        pytest.param("cudart", "cuda_runtime_api.h", marks=pytest.mark.apart),
-    ],
+    [("cuda", "cuda.h"), ("nvrtc", "nvrtc.h"), pytest.param("cudart", "cuda_runtime_api.h", marks=pytest.mark.apart)],
 )
 def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, catalog, release, tmp_path) -> None:
     """Declared once more beside the real header, every prototype of the catalog agrees with it, and every type."""

@@ -44,13 +44,7 @@ def run(program: Path, environment: dict[str, str]) -> str:
     silent = subprocess.DEVNULL
     # several cases may hang, each for a minute
     done = subprocess.run(
-        [program],
-        env=environment,
-        cwd=program.parent,
-        stdout=subprocess.PIPE,
-        stderr=silent,
-        timeout=300,
-        check=True,
+        [program], env=environment, cwd=program.parent, stdout=subprocess.PIPE, stderr=silent, timeout=300, check=True
     )
     return done.stdout.decode(errors="replace")
 
