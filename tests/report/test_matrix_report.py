@@ -141,6 +141,7 @@ def test_what_joined_runs_keep() -> None:
     linked = cell("c", {"t": "."}, links={"driver": 2}, origins=["a"])
     again = marked.joined(linked).joined(linked)  # the test passed, so that there is nothing to say of it
     assert (again.details, again.links, again.origins) == ({}, {"driver": 4}, ["a"])
+    assert marked.joined(first).details == marked.details  # of a test that the later run leaves out
     cut = cell("c", {}, finished=False)
     assert [cell.finished for cell in (first.joined(cut), cut.joined(first), joined)] == [False, False, True]
     assert CellRun("c").joined(CellRun("c")).exitstatus is None

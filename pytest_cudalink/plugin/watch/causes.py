@@ -128,7 +128,7 @@ class Causes(Check):
         events, refused = [*self._refused_below(nodeid), *self._since_last_phase(nodeid)], self._input
         self._input = None
         if error is None:
-            if events and (functions := {_name(event) for event in events if event.get("unsupported")}):
+            if functions := {_name(event) for event in events if event.get("unsupported")}:
                 facts = self._run.part(LEDGER).test
                 facts.passed_over = sorted(functions.union(facts.passed_over))
             return None
