@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import re
 
 import pytest
 
@@ -10,7 +11,7 @@ from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator.recorder.record import load
 from tests.compiled import compile_c
 from tests.emulated import checkers
-from tests.emulated.conftest import ROOT, programs
+from tests.emulated.conftest import ROOT
 from tests.nested import ALONE, BOTH, XDIST
 
 PROGRAM = "tests/emulated/programs/mutants.py"
@@ -68,6 +69,7 @@ def add(state):
 
 def told():
     found = [(one.rule, one.what, one.call) for one in control.violations]
+    print(*(f"{one.rule}: {one.text} {one.fix}" for one in control.violations), sep="\\n")
     control.consume(control.violations)
     return found
 """
@@ -538,11 +540,11 @@ told()
 # 64 destroyed states are remembered
 oldest = create(log, values)
 others = [create(*pair) for pair in [((c_char * 256)(), (c_uint64 * 2)()) for _ in range(70)]]
-told()
+control.consume(control.violations)  # which are about whatever is there now
 assert cuda.cuLinkDestroy(oldest) == 0
 for other in others:
     cuda.cuLinkDestroy(other)
-told()
+control.consume(control.violations)  # which are about whatever is there now
 buffer = create_string_buffer(100)
 assert control._library.cudalinkCreator(3, buffer, 100) == 0  # forgotten
 assert control._library.cudalinkCreator(70, buffer, 100) > 100 and len(buffer.value) == 99  # cut
@@ -614,7 +616,17 @@ assert codes == [200]
 cuda.cudalinkSetViolationHook(None)
 """,
 }
-test_programs = programs(PROGRAMS, START, both_ends={"fresh": True})
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, check) -> None:
+    """It ends without an error, and what is said meanwhile are the kept sentences of this name, without addresses."""
+    out = check(START + PROGRAMS[name], fresh=name == "both_ends")
+    said = re.sub(
+        "0x[0-9a-f]{6,}|(?<=found )[0-9a-f]{2}( [0-9a-f]{2}){15}", "#", "\n".join(filter(None, out.splitlines()))
+    )
+    kept = (ROOT / "tests" / "data" / "lifetimes_said.txt").read_text(encoding="utf-8")
+    assert said == "\n".join(re.findall(f"^{name}: (.*)$", kept, re.MULTILINE))
 
 
 def test_dead_memory_is_not_written_to(check) -> None:
@@ -667,7 +679,7 @@ os._exit(0)  # the map is not Python's any more
     )
     if said == "no seccomp\n":
         pytest.skip("needs a kernel that lets a process filter its own system calls")
-    assert said == "done\n"
+    assert said.endswith("done\n")
 
 
 SUITE = """

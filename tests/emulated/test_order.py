@@ -68,17 +68,24 @@ def second():
 """
 
 
-def test_call_sites_in_long_paths(check: Check) -> None:
-    """Both call sites are named, however long the path is: its end stays."""
-    path = f"/{'ä' * 200}/far_away.py"
+@pytest.mark.parametrize(
+    ("path", "name", "shown", "names"),
+    [
+        (f"/{'ä' * 200}/far_away.py", "first", " *[.]{3}ä+/far_away.py", ("second", "first")),
+        ("\udcff.py", "\udcff", r" *\?", ("second", r"\?")),
+    ],
+)
+def test_call_sites(path: str, name: str, shown: str, names: tuple[str, str], check: Check) -> None:
+    """Both call sites are named: of a long path its end, and a question mark for what is not UTF-8."""
     stacks = check(
-        HEAD + f"exec(compile({FAR_AWAY!r}, {path!r}, 'exec'))\nfirst()\nsecond()\n"
+        HEAD + f"exec(compile({FAR_AWAY!r}, {path!r}, 'exec'))\n"
+        f"first.__code__ = first.__code__.replace(co_name={name!r})\nfirst()\nsecond()\n"
         "found, = driver.violations\n"
         "driver.consume([found])\n"
         "print(json.dumps([found.python_stack, found.history]))"
     )
-    for stack, name in zip(json.loads(stacks), ("5 in second", "3 in first"), strict=True):
-        assert any(re.fullmatch(f" *[.]{{3}}ä+/far_away.py:{name}", line) for line in stack), stack
+    for stack, line, function in zip(json.loads(stacks), (5, 3), names, strict=True):
+        assert any(re.fullmatch(f"{shown}:{line} in {function}", call) for call in stack), stack
 
 
 def test_mended_twins(check: Check) -> None:
