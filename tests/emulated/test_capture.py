@@ -1,6 +1,6 @@
 """Capture on the emulated driver: operations become nodes, and what would break a capture is refused."""
 
-from tests.emulated.conftest import programs
+from tests.emulated.conftest import ROOT, programs
 
 CAPTURE = """
 context = start()
@@ -139,3 +139,63 @@ assert cuda.cuGraphAddEmptyNode(byref(node), graph, many, c_size_t(3000)) == 1
 """,
 }
 test_programs = programs(PROGRAMS, CAPTURE)
+
+
+def test_each_pair(check, as_kept) -> None:
+    """Captures of each two calls, in one stream or two, answer and record what is kept, however the two are joined."""
+    out = check(
+        CAPTURE
+        + """
+module, event, page = loaded(small_ptx()), event(), pinned()
+kernel = kernel_of(module, "other")
+child = new(cuda.cuGraphCreate, 0)
+new(cuda.cuGraphAddEmptyNode, child, None, c_size_t(0))
+queued, size = c_uint64(), c_size_t(16)
+calls = {
+    "fill": lambda at: fill(at),
+    "copy": lambda at: cuda.cuMemcpyDtoHAsync_v2(c_void_p(page), c_uint64(memory), size, at),
+    "pageable copy": lambda at: cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), create_string_buffer(16), size, at),
+    "launch": lambda at: cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, at, None, None),
+    "host": lambda at: cuda.cuLaunchHostFunc(at, call, None),
+    "allocate": lambda at: cuda.cuMemAllocAsync(byref(queued), size, at),
+    "free": lambda at: cuda.cuMemFreeAsync(queued, at),
+    "record": lambda at: cuda.cuEventRecord(event, at),
+    "wait": lambda at: cuda.cuStreamWaitEvent(at, event, 0),
+    "query": lambda at: cuda.cuStreamQuery(at),
+    "synchronize": lambda at: cuda.cuStreamSynchronize(at),
+    "begin": lambda at: cuda.cuStreamBeginCapture_v2(at, 0),
+    "free memory": lambda at: cuda.cuMemFree_v2(c_uint64(0)),
+    "of context": lambda at: cuda.cuCtxSynchronize(),
+}
+def between(number):
+    fork = [cuda.cuEventRecord(event, first), cuda.cuStreamWaitEvent(second, event, 0)] if number else []
+    return fork, second if number else first
+def edges(graph):
+    count, pairs = c_size_t(64), [(c_void_p * 64)() for _ in range(2)]
+    code = cuda.cuGraphGetEdges(graph, *pairs, byref(count))
+    places = {node: at for at, node in enumerate(nodes_of(graph))}
+    return code, sorted((places[one], places[other]) for one, other in zip(*(pair[: count.value] for pair in pairs)))
+def nodes_of(graph):
+    count, nodes = c_size_t(64), (c_void_p * 64)()
+    ok(cuda.cuGraphGetNodes(graph, nodes, byref(count)))
+    return nodes[: count.value]
+for mode, (one, other), joined in itertools.product((0, 2), itertools.product(calls, repeat=2), range(3)):
+    queued.value = 0
+    begin(first, mode)
+    codes, (forked, at) = [calls[one](first)], between(joined)
+    codes += [*forked, calls[other](at)]
+    if joined == 2:
+        codes += [cuda.cuEventRecord(event, second), cuda.cuStreamWaitEvent(first, event, 0)]
+    states = [(cuda.cuStreamIsCapturing(stream, byref(state := c_int(9))), state.value) for stream in (first, second)]
+    code, graph = end(first)
+    codes.append((code, cuda.cuStreamEndCapture(second, byref(c_void_p()))))
+    print(mode, one, other, joined, *codes, *states, *((kinds(graph), *edges(graph)) if graph else ()), sep="; ")
+    if graph:
+        made = c_void_p()
+        print(cuda.cuGraphInstantiateWithFlags(byref(made), graph, c_uint64(0)), cuda.cuGraphDestroy(graph))
+        if made:
+            print(cuda.cuGraphLaunch(made, first), cuda.cuStreamSynchronize(first), cuda.cuGraphExecDestroy(made))
+    cuda.cuStreamSynchronize(first), cuda.cuStreamSynchronize(second)
+"""
+    )
+    as_kept(ROOT / "tests" / "data" / "capture_pairs.txt", out)

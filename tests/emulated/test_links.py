@@ -128,7 +128,8 @@ for kind, file in WHOLE:
     note("failed", kind, artifact(file), [(CUBIN, nonsense)])
 for kind, file in INPUTS:
     data = artifact(file)
-    cuts = {*range(0, 80, 13), 15, 16, 64, len(data) // 2, len(data) - 1, len(data) - 63, len(data) - 64}
+    cuts = {*range(0, 80, 13), 15, 16, 17, 18, 63, 64, 65, 127, 128, len(data) // 2}
+    cuts |= {len(data) - cut for cut in (1, 62, 63, 64, 65)}
     changed = [data[:at] + bytes([data[at] ^ 1]) + data[at + 1:] for at in (4, 16, 18, 40, 60, 300)]
     for image in (data, *(data[:cut] for cut in sorted(cuts)), *changed):
         note("cut", kind, image)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.emulated.conftest import programs
+from tests.emulated.conftest import ROOT, programs
 
 HEAD = "from tests.emulated.memory_calls import *\nstart()\n"
 
@@ -109,3 +109,50 @@ test_programs = programs(
     faults={"faults": "cuMemAllocAsync:2=2;cuMemPoolCreate:1=801"},
     managed_pools_are_of_13={"version": "12.9"},
 )
+
+
+def test_random_calls(check, as_kept) -> None:
+    """Random calls on a pool take the kept places, counted from the first one, and count the kept bytes."""
+    out = check(
+        """
+context = start()
+random.seed(7)
+SIZES = (1, 512, 513, 100_000, 1 << 20, 9 << 20, 31 << 20, 32 << 20, 33 << 20)
+streams, edge, gate = [stream(1), stream(1), stream(0), None], event(2), c_uint.from_address(pinned())
+def pool_of(settings):
+    pool = new(cuda.cuMemPoolCreate, struct.pack("4I72x", 1, 0, 1, 0))
+    for attribute, value in settings.items():
+        ok(cuda.cuMemPoolSetAttribute(pool, attribute, byref(c_uint64(value))))
+    return pool
+for number in range(250):
+    settings = {1: random.randrange(2), 2: random.randrange(2), 3: random.randrange(2), 4: random.choice((0, 40 << 20))}
+    pool, live, places, first, gated = pool_of(settings), [], [], 0, number % 2
+    gate.value = 1 - gated
+    ok(cuda.cuStreamWaitValue32_v2(streams[number // 2 % 2], c_uint64(addressof(gate)), 1, 1))
+    for step in range(random.randrange(4, 24)):
+        at, what = random.choice(streams), random.randrange(10)
+        if what < 5:
+            made = c_uint64()
+            code = cuda.cuMemAllocFromPoolAsync(byref(made), c_size_t(random.choice(SIZES)), pool, at)
+            first = first or made.value
+            live.append(made.value)
+            places.append(made.value - first if not code else f"error {code}")
+        elif what < 8 and live:
+            ok(cuda.cuMemFreeAsync(c_uint64(live.pop(random.randrange(len(live)))), at))
+            places.append("free")
+        elif what == 8:
+            ok(cuda.cuEventRecord(edge, at) or cuda.cuStreamWaitEvent(random.choice(streams), edge, 0))
+        elif not gated:
+            ok(cuda.cuStreamSynchronize(at))
+            ok(cuda.cuMemPoolTrimTo(pool, c_size_t(random.choice((0, 1 << 20, 40 << 20)))))
+        if step % 4 == 3:
+            places.append([get(cuda.cuMemPoolGetAttribute, pool, each, c_uint64) for each in (5, 6, 7, 8)])
+    gate.value = 1
+    print(gated, *settings.values(), *places)
+    for address in live:
+        ok(cuda.cuMemFreeAsync(c_uint64(address), None))
+    ok(cuda.cuCtxSynchronize() or cuda.cuMemPoolDestroy(pool))
+""",
+        device="h100:2,memory=2GiB",  # else it depends on the machine's
+    )
+    as_kept(ROOT / "tests" / "data" / "pool_places.txt", out)
