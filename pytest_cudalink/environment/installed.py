@@ -4,7 +4,6 @@
 that their RECORD lists. The files of an editable install lie where its ``.pth`` files and finders point.
 """
 
-import ast
 import csv
 import json
 import os
@@ -14,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
-from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Final
 
@@ -253,6 +251,8 @@ def read_distribution(folder: Path, not_utf_8: list[Unreadable] | None = None) -
         raise ValueError("Version in METADATA is missing; expected one such as 1.2.3")
     requires = [str(line) for line in headers.get_all("Requires-Dist") or ()]
     if egg and (folder / "requires.txt").is_file():
+        from importlib.metadata import PathDistribution
+
         requires = PathDistribution(folder).requires or []
     try:
         content.decode()
@@ -421,6 +421,8 @@ def rows_of(record: bytes, wanted: Callable[[str], bool] | None = None) -> Itera
 
 def _named_by_finder(finder: Path) -> Iterator[Path]:
     """The files and folders that the finder of an editable install names; it is parsed and does not run."""
+    import ast  # (which the guard rails would load for nothing)
+
     try:
         tree = ast.parse(_text(finder))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
