@@ -107,7 +107,7 @@ def toolkit() -> CudaVersion:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Make a folder once for all workers of the run: ``once("wheel", fill)`` gives it, filled by whoever is first."""
+    """Make a folder once for all workers of the run: ``once("wheel", fill)`` gives it, filled by the first worker."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -218,7 +218,7 @@ def a_second(request: pytest.FixtureRequest) -> Iterator[None]:
     before = cpu_seconds()
     yield
     seconds = cpu_seconds() - before
-    # the half more is for what the first test of a process pays for others: imports, and bytecode that nobody has yet
+    # the half more is for what the first test of a process pays for others: imports, and bytecode that is not there yet
     if limited and seconds > 1.5 and seconds > 1.5 * (limit := max(slowness() for _ in range(3))):
         pytest.fail(
             f"the test took {seconds:.2f} s of CPU; expected at most 1 s in the quick tier, here {limit:.2f} s: share "

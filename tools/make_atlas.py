@@ -84,7 +84,7 @@ NOT_ASKED: Final = AtlasAnswer("not-made", text="no GPU was asked yet")
 NO_KERNEL: Final = "the image does not have the kernel"
 #: What only a newer cuda-tile can write.
 NO_BYTECODE: Final = AtlasAnswer("not-made", text="no sample of this bytecode")
-#: What nobody promises, and the guard rails judge by the major alone.
+#: What is not promised, and the guard rails judge by the major alone.
 OTHER_MAJOR: Final = AtlasAnswer("not-made", text="headers of another major were not asked")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
 _SHORT_RELEASES: Final = ("12.9", "13.0", "13.2")

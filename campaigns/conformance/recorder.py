@@ -211,7 +211,7 @@ class Recorder:
 
 
 def facts(image: bytes) -> dict[str, Any]:
-    """What matters of a linked image, whoever linked it."""
+    """What matters of a linked image, by any linker."""
     artifact = inspect(image)
     return {
         "kind": artifact.kind,

@@ -2,7 +2,7 @@
 
 `campaigns.hardware.waits` records; `campaigns/conformance/recorded/waits-*.json.xz` are recordings of GPUs. A
 recording is compared with `data/emulator/waits.toml`, or with another recording, such as that of an emulated driver.
-``--merge FILE ...`` writes FILE anew, with the rows of later files instead of its own.
+``--merge FILE ...`` writes FILE again, with the rows of later files instead of its own.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _LIMITS: Final = {
     "heap": "CU_LIMIT_MALLOC_HEAP_SIZE",
     "L2 persisting": "CU_LIMIT_PERSISTING_L2_CACHE_SIZE",
 }
-#: What a question is asked with that nobody has used.
+#: What a question is asked with that was not used.
 _FIRST: Final = ("first", "not used", "kernel of a library, first")
 #: Where a gate is that holds up new work of a stream, but for the stream itself.
 _HOLDS_UP: Final = {
@@ -234,7 +234,7 @@ def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
     """One recording with the later answers to each row, without those that say nothing.
 
     A call that takes longer than the gate stays closed "waits" without a gate, too. And a call that does not wait at a
-    gate holds nobody up there, even if it is slow and has not returned when the other call does.
+    gate holds no call up there, even if it is slow and has not returned when the other call does.
     """
     by_key: dict[tuple[str, ...], tuple[str, Row]] = {}
     for recording in recordings:

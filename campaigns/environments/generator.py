@@ -124,7 +124,7 @@ def _add_users(source: random.Random, chosen: dict[str, str], majors: list[int])
     brings = [package for name in chosen for package in PACKAGES[name].get("brings", ())]
     for package in (package for package in brings if package not in unlike or "cupy" in "".join(chosen)):
         chosen.setdefault(package, source.choice(PACKAGES[package]["releases"]))
-    if source.random() < 0.06:  # a library of either major, which nobody asked for
+    if source.random() < 0.06:  # a library of either major, which was not asked for
         stray = source.choice(PARTS[source.choice(_STRAY)])
         chosen.setdefault(stray, source.choice(PACKAGES[stray]["releases"]))
     if chosen.keys() >= {*CUDNN}:

@@ -223,7 +223,7 @@ class Tests:
         self.names: list[str] = self._answer()
 
     def use(self, libraries: dict[compiler.SharedLibrary, Path]) -> None:
-        """Run the tests on some libraries from now on; what is linked anew is copied again."""
+        """Run the tests on some libraries from now on; what is linked again is copied again."""
         for library, file in libraries.items():
             if self._used.get(library) != file or file.is_relative_to(self.folder):
                 place = self._tree / "pytest_cudalink" / self._sources.libraries[library] / "lib" / library.output

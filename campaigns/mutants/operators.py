@@ -161,7 +161,7 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
 
 
 def _replacements(node: ast.AST, parent: ast.AST, field: str) -> Iterator[ast.AST]:
-    """What may stand in the place of a node: each a fault that somebody could make."""
+    """What may stand in the place of a node: each a fault that an author could make."""
     condition = field in ("test", "ifs")
     if condition:
         yield from (ast.Constant(value) for value in (True, False) if not (value and isinstance(parent, ast.While)))

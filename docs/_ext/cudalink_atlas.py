@@ -157,7 +157,7 @@ def html(text: str) -> nodes.raw:
 
 
 class AtlasGrids(Directive):
-    """The grids of one kind, step by step, without those that nobody was asked; equal architectures share one."""
+    """The grids of one kind, step by step, without those that were not asked; equal architectures share one."""
 
     required_arguments = 1
 

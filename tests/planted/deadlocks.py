@@ -59,7 +59,7 @@ class Gates(Pieces):
         return thread
 
     def kernel(self) -> c_void_p:
-        """A kernel of a library that nobody has used."""
+        """A kernel of a library that was not used."""
         library = made("cuLibraryLoadData", "cuLibraryUnload", self, small_ptx(), None, None, 0, None, None, 0)
         return made("cuLibraryGetKernel", "", None, library, b"small")
 

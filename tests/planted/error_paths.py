@@ -211,7 +211,7 @@ def record_that_may_fail(stack: ExitStack, mended: bool) -> None:
 def attribute_with_a_default(_stack: ExitStack, mended: bool) -> None:
     number = c_int()
     unseen("cuDeviceGetAttribute", mended, byref(number), 16, 0)
-    assert number.value >= mended  # 0 multiprocessors, if nobody has answered
+    assert number.value >= mended  # 0 multiprocessors, if no call has answered
 
 
 @planted("swallowed")

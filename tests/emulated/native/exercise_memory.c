@@ -221,7 +221,7 @@ static void use_external_memory(void) {
   fclose(backing);
 }
 
-/* A semaphore that one thread may destroy, or import anew at the same address, while another one signals it. */
+/* A semaphore that one thread may destroy, or import again at the same address, while another one signals it. */
 static _Atomic(CUexternalSemaphore) latest;
 
 static void use_semaphores(void) {
