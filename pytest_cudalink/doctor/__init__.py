@@ -720,8 +720,9 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[Finding]:
         return
     fix = Command(("cuda-tile[tileiras]",))
     wheels = {name: installed.get(name) for name in _TILE_WHEELS}
-    releases = {CudaVersion(*map(int, version.split(".")[:2])) for version in wheels.values() if version}
-    if None in wheels.values() or len(releases) > 1:
+    versions = [distribution_version(text or "") for text in wheels.values()]
+    releases = {CudaVersion(version.major, version.minor) for version in versions if version}
+    if None in versions or len(releases) > 1:
         if system.program("tileiras") is not None:
             return
         text = "cuda-tile is installed, but tileiras, which compiles its kernels, is neither installed nor on the PATH"

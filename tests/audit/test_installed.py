@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from pytest_cudalink.environment.installed import (
     is_gone,
     is_library,
     lost_files,
+    read_distribution,
     read_distributions,
     recorded_hashes,
     wheels_in,
@@ -251,7 +253,7 @@ def test_metadata_that_is_not_utf_8(write, tmp_path: Path) -> None:
     """The ASCII of it is read, and the first other byte is named."""
     file = write("x-1.dist-info/METADATA", b"Name: x\nVersion: 1\nAuthor: \xe9\n")
     distributions, unreadable = read(tmp_path)
-    assert [str(distribution) for distribution in distributions] == ["x 1"]
+    assert [*map(str, distributions), str(read_distribution(file.parent))] == ["x 1", "x 1"]
     assert unreadable == [Unreadable(str(file), "not UTF-8 (byte 0xe9 at 27): install the distribution again")]
 
 
@@ -477,6 +479,8 @@ def test_metadata_of_another_release(write, tmp_path: Path, mark: str, name: str
         path = write(f"s/n/lib{name}.so.13", f"\0{mark}{release}\0")
         exports.numbers_in.cache_clear()
         assert [*lost_files([package])] == lost, path
+    unknown = replace(package, name="x")  # of which no release is known
+    assert [package for package, _ in lost_files([unknown])] == [unknown]
 
 
 def test_files_that_are_lost(write, tmp_path: Path) -> None:

@@ -607,14 +607,11 @@ TILEIRAS = {"nvidia-cuda-tileiras": "13.2.86", "nvidia-cuda-nvcc": "13.2.78", "n
         (CUDA_TILE | TILEIRAS, (), None, ""),
         (CUDA_TILE | TILEIRAS, (), "sm_90", "tileiras 13.2 does not compile for sm_90, the device here; 13.3 is the"),
         (CUDA_TILE | TILEIRAS, (), "sm_75", "no known tileiras compiles for sm_75"),
-        (
-            CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"},
-            (),
-            "sm_89",
-            "(nvidia-cuda-tileiras 13.2.86, nvidia-cuda-nvcc 13.2.78, nvidia-nvvm 13.3.73)",
-        ),
+        (CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"}, (), "sm_89", "nvcc 13.2.78, nvidia-nvvm 13.3.73)"),
         (CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"}, ("tileiras",), "sm_89", ""),
         (CUDA_TILE | {"nvidia-cuda-tileiras": "13.2.86"}, (), "sm_89", "nvidia-cuda-nvcc is missing"),
+        (CUDA_TILE | dict.fromkeys(TILEIRAS, "13.2rc1"), (), "sm_75", "no known tileiras compiles for sm_75"),
+        (CUDA_TILE | dict.fromkeys(TILEIRAS, "x"), (), "sm_89", "(nvidia-cuda-tileiras x, nvidia-cuda-nvcc x, "),
     ],
 )
 def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> None:
