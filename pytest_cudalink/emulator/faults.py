@@ -132,6 +132,9 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
             expected = f"expected {_FORM}, separated by semicolons. Presets: {', '.join(presets())}"
             raise ValueError(f"the fault {entry!r} cannot be read; {expected}")
         code = code_of(match[4] if match[4].startswith("CUDA_") else int(match[4]))
+        if not code and not int(match[5] or 0):
+            wanted = "give the code of an error, such as 2, or a delay, as in cuMemAlloc:1=0@50"
+            raise ValueError(f"the fault {entry!r} has code 0, CUDA_SUCCESS, and changes nothing; {wanted}")
         if match[1] is not None:
             faults.append(Fault(match[1], code))
         else:

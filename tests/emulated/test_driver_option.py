@@ -590,6 +590,15 @@ def test_a_preset_that_is_not_known(name: str) -> None:
         faults.parse(name, emulator.supported_versions()[-1])
 
 
+@pytest.mark.parametrize("entry", ["lost=0", "jit=CUDA_SUCCESS", "cuMemAlloc:1=0", "cuMemAlloc:1=0@0"])
+def test_a_fault_that_changes_nothing(entry: str) -> None:
+    """It is refused, since nothing would fail; a call that only waits has a code of success."""
+    with pytest.raises(ValueError, match=f"the fault '{entry}' has code 0, CUDA_SUCCESS, and changes nothing"):
+        faults.parse(f"cuInit:2=999;{entry}", emulator.supported_versions()[-1])
+    (fault,) = faults.parse("cuMemAlloc:1=0@50", emulator.supported_versions()[-1])
+    assert (fault.code, fault.milliseconds) == (0, 50)
+
+
 def test_a_missing_compiler(check) -> None:
     """Links and PTX are refused, cubins load; the fault is written as it was read."""
     (fault,) = faults.parse("missing-jit-compiler", emulator.supported_versions()[-1])

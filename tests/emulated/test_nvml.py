@@ -221,7 +221,7 @@ for name in {[name for name in names if len(inspect.signature(getattr(pynvml, na
     as_kept(ROOT / "tests" / "data" / "nvml_cards.txt", "".join(own))
 
 
-@pytest.mark.parametrize(("faults", "code"), [("lost=46", 15), ("lost=0", 0), ("cuInit:9=2", 0)])
+@pytest.mark.parametrize(("faults", "code"), [("lost=46", 15), ("jit=221", 0), ("cuInit:9=2", 0)])
 def test_a_lost_device(faults: str, code: int, on_driver) -> None:
     """Where the process has no libcuda, NVML reads from the environment that the device is lost."""
     program = "import ctypes; nvml = ctypes.CDLL('libnvidia-ml.so.1'); nvml.nvmlInit_v2()"
