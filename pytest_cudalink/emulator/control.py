@@ -358,6 +358,8 @@ class DriverControl:
         #: Numbers of the faults that were injected here; 0 for one that was refused.
         self.injected: list[int] = []
         self._violations: list[Violation] = []
+        #: Return something else after each call, and while there are violations that were not consumed.
+        self.signs = (library.cudalinkEventCount, library.cudalinkViolationCount, self._violations.__len__)
         self._counted_before = self._count
         self._noted = self._watchers = 0
         self._hook: Any = None
@@ -738,7 +740,7 @@ class DriverControl:
     def consume(self, violations: tuple[Violation, ...]) -> None:
         """Remove violations from the list, because they were expected or reported."""
         with self._lock:
-            self._violations = [violation for violation in self._violations if violation not in violations]
+            self._violations[:] = [violation for violation in self._violations if violation not in violations]
 
     def _creator(self, state: int) -> list[str]:
         """Lines of Python that led to the cuLinkCreate of a state, or else native frames.

@@ -34,9 +34,14 @@ from pytest_cudalink.plugin.watch import (
     violation_checks,
 )
 from pytest_cudalink.plugin.watch.backends import UnsteeredLinkWarning
+from pytest_cudalink.plugin.watch.causes import Causes
 from pytest_cudalink.plugin.watch.check import Check
+from pytest_cudalink.plugin.watch.native_links import NativeLinks
+from pytest_cudalink.plugin.watch.no_wait import NoWait
+from pytest_cudalink.plugin.watch.sticky import Sticky
 from pytest_cudalink.plugin.watch.violation_checks import (
     DriverCheck,
+    JitlinkContract,
     ViolationCheck,
     check_nvjitlink,
     last_look,
@@ -107,7 +112,7 @@ def test_a_linker_that_is_not_watched(monkeypatch, begins_late: bool, loaded: bo
 
     run.config.pluginmanager.register(SimpleNamespace(pytest_cudalink_unsupported=tell))
     check = native_links.NativeLinks(run)
-    assert (check.between(), native.cover.mock_calls, check.finish()) == (None, [call(on=False)], None)
+    assert (check.between(), native.counter.called, check.finish()) == (None, True, None)
     known = (
         ("it was loaded before a test asked for pytest-cudalink", begins_late and loaded),
         ("it was loaded during A" if watches else "it was loaded outside of tests", True),
@@ -204,6 +209,37 @@ def test_when_checks_are_asked() -> None:
     assert not run.part(LEDGER).outside
 
 
+def test_a_check_with_signs_is_asked_where_one_changes() -> None:
+    """And where a test fails; each time until the end of the next test, which may be the same one again."""
+    run, always = watched()
+    check, signs = type("Quiet", (Saw,), {"has_signs": True})(run), [0, 0]
+    run.config.pluginmanager.register(check)
+    run.part(REPORTER).add_signs(lambda: signs[0], lambda: signs[1])
+
+    def asked(at: str = "", sign: int = 0, **failure: object) -> list[int]:
+        numbers = []
+        for when in ("start", *PHASES):
+            check.asked.clear()
+            signs[sign] += when == at and not failure
+            if when == "start":
+                run.config.hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A"))
+            else:
+                reported(run, when, **(failure if when == at else {}))
+            numbers.append(len(check.asked))
+        return numbers
+
+    every, none = [2, 2, 2, 2], [1, 0, 0, 0]
+    assert [asked() for _ in range(4)] == [every, every, none, none]  # before the first test, all has changed
+    assert [asked("start"), asked(), asked()] == [every, every, none]
+    assert [asked("call", 1), asked("teardown"), asked(), asked()] == [[1, 0, 2, 2], every, every, none]
+    assert [asked("teardown"), asked(), asked()] == [[1, 0, 0, 2], every, none]
+    assert [asked("setup", error=ValueError()), asked(), asked()] == [[1, 2, 2, 2], every, none]
+    assert [asked("call", outcome="failed"), asked(), asked()] == [[1, 0, 1, 2], every, none]
+    assert len(always.asked) == 20 * 8
+    watching = (Causes, NativeLinks, DriverCheck, JitlinkContract, Sticky, NoWait)
+    assert [each.has_signs for each in watching] == [True, True, True, True, False, False]
+
+
 @pytest.mark.parametrize("left", [False, True])
 def test_what_a_test_leaves_is_destroyed(left: bool) -> None:
     """Only where a check says that there is something: collecting all garbage takes long."""
@@ -215,9 +251,10 @@ def test_what_a_test_leaves_is_destroyed(left: bool) -> None:
     garbage.itself, gone = garbage, weakref.ref(garbage)
     del garbage
     gc.disable()
-    assert run.config.hook.pytest_runtest_teardown(item=item, nextitem=None) == []
+    for when, destroyed in (("setup", False), ("call", False), ("teardown", left)):
+        reported(run, when, item)
+        assert (item.funcargs == {}, gone() is None) == (destroyed, destroyed)
     gc.enable()
-    assert (item.funcargs == {}, gone() is None) == (left, left)
 
 
 @pytest.mark.parametrize(
@@ -858,7 +895,7 @@ def test_the_facts_on_a_report(properties: str, elsewhere: bool) -> None:
     other.cudalink = facts(missing="another").as_json()
     run.config.hook.pytest_runtest_logreport(report=other)
     assert book.totals.missing == ({} if elsewhere else {"a GPU": 1, "another": 1})
-    assert seen == [False, False, True, False, True]
+    assert seen == [False, False, False, False, True]
 
 
 def test_attempts_that_a_ledger_adds_up() -> None:

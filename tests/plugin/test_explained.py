@@ -7,6 +7,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,7 +42,7 @@ ARTIFACTS = Path(__file__).parent.parent / "data" / "artifacts"
 class Driver:
     """An emulated driver of CUDA 12.9, and the processes below, which have refused what a test says."""
 
-    version = V12_9
+    version, signs = V12_9, (Mock(side_effect=object),)
 
     def __init__(self) -> None:
         self.events: list[dict] = [{"call": "cuOld", "unsupported": True}]
@@ -79,9 +80,11 @@ def watching(unsupported: str, captures: int = 0) -> Run:
     run = begun(unsupported=unsupported)
     run._emulated = driver = Driver()
     driver.captures = captures
-    run.config.pluginmanager.register(SimpleNamespace(refusals=driver.below_of), "cudalink-descendants")
+    below = SimpleNamespace(refusals=driver.below_of, count=Mock(side_effect=object))
+    run.config.pluginmanager.register(below, "cudalink-descendants")
     run.part(CAUSES).watch()
     begin(run)
+    assert (below.count.called, driver.signs[0].called, run.part(CAUSES).has_signs) == (True, True, True)
     return run
 
 

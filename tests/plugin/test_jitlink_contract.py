@@ -25,7 +25,8 @@ def use_destroyed():
     with pytest.raises(nvjitlink.nvJitLinkError):
         nvjitlink.get_error_log_size(handle)
 """
-BOTH = "def test_before(): link()\ndef test_destroyed(): use_destroyed()\ndef test_after(): link()\n"
+IDLE = "def test_rests(): pass\ndef test_rests_too(): pass\n"
+BOTH = f"def test_before(): link()\n{IDLE}def test_destroyed(): use_destroyed()\ndef test_after(): link()\n"
 WHAT = "nvJitLink handle 2: nvJitLinkGetErrorLogSize: a call on a destroyed handle; *"
 
 
@@ -39,7 +40,7 @@ def test_violation_fails_its_test(run, pytester) -> None:
     """The test that broke the contract fails although it caught the error; the records and the summary show it."""
     result = run(BOTH, "--cudalink-report=run.jsonl")
 
-    result.assert_outcomes(passed=2, failed=1)
+    result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(
         [
             "*_ test_destroyed _*",
@@ -61,7 +62,7 @@ def test_violation_fails_its_test(run, pytester) -> None:
     assert record.nodeid is not None
     assert record.nodeid.endswith("::test_destroyed")
     assert record.rule == "destroyed"
-    assert [test.violations for test in records.tests] == [0, 1, 0]
+    assert [test.violations for test in records.tests] == [0, 0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--cudalink-processes=isolated",)], ids=["alone", "isolated"])

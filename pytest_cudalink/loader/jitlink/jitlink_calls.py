@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from ..imports import postpone
 
@@ -66,10 +66,16 @@ def start() -> Any:
         ours.cudalinkTakeCalls.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
         ours.cudalinkTakeCalls.restype = ctypes.c_ulong
         ours.cudalinkCover.restype = None
+        ours.cudalinkNews.restype = ctypes.c_uint64
         ours.cudalinkLivePrograms.restype = ctypes.c_long
         if not ours.cudalinkLook() & _IMPOSSIBLE:  # watches what is loaded already
             _ours = ours
     return _ours
+
+
+def counter() -> Callable[[], int]:
+    """Return what counts `look` that would return something, and handles and violations of the contract."""
+    return int if _ours is None else cast("Callable[[], int]", _ours.cudalinkNews)
 
 
 def look() -> Look:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -284,15 +284,8 @@ class Ledger(RunPart):
     def pytest_runtest_logfinish(self) -> None:
         self._facts = None
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, object]:
-        report = yield
-        if call.when == "teardown":
-            self.put_on(report)
-        return report
-
     def put_on(self, report: pytest.TestReport) -> None:
-        """Put the facts of the test onto its last report, once more if a check has added some."""
+        """Put the facts of the test onto its last report, once more if something has added some."""
         facts = self._facts
         if facts is not None:
             report.cudalink = facts.as_json()  # type: ignore[attr-defined]
@@ -305,12 +298,12 @@ class Ledger(RunPart):
         if report.when != "teardown":  # the last report of a test has its facts
             return
         if not hasattr(report, "cudalink"):
-            self.put_on(report)  # what was found while that report was made can have opened the ledger
+            self.put_on(report)  # without checks, or by one that came while the report was made
         if self._run.reports_elsewhere:
             return
-        worker = pytest_private.worker_of(report)
+        worker, nodeid = pytest_private.worker_of(report), report.nodeid
         for of_tests in (self.totals.refused, self.totals.passed_over):
-            of_tests.pop(report.nodeid, None)  # of an earlier attempt
-        self.totals.count_after_sticky(report.nodeid, worker)
+            of_tests.pop(nodeid, None)  # of an earlier attempt
+        self.totals.count_after_sticky(nodeid, worker)
         if (facts := getattr(report, "cudalink", None)) is not None:
-            self.totals.add(report.nodeid, facts, worker)
+            self.totals.add(nodeid, facts, worker)

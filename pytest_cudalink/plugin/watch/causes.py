@@ -68,6 +68,8 @@ class Causes(Check):
     emulated, with why.
     """
 
+    has_signs = True
+
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._skips = run.settings.unsupported.value == "skip"
@@ -90,9 +92,13 @@ class Causes(Check):
         self._known: list[tuple[BaseException, Finding]] = []
 
     def watch(self) -> None:
-        """Explain what the emulated driver of this process refuses, and those of processes below it."""
-        self._driver = self._run.emulated
-        self._below = self._run.part(DESCENDANTS)
+        """Explain what the emulated driver of this process refuses, and those of processes below it.
+
+        The signs are those of all checks of the driver.
+        """
+        self._driver, self._below = self._run.emulated, self._run.part(DESCENDANTS)
+        assert self._driver is not None  # (`lifecycle` has looked)
+        self._reporter.add_signs(*self._driver.signs, self._below.count)
 
     def refused_input(self, refused: RefusedInput) -> None:
         """Explain with an input that nvJitLink refused the phase that is about to end."""

@@ -1,7 +1,7 @@
 """What the checks of a run have in common, and the reporter that asks them and shows what they have seen."""
 
 import gc
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
@@ -24,8 +24,7 @@ class Phase:
     report: pytest.TestReport  # there when `Check.sections` is called, with what earlier checks have shown
 
     def __init__(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        self.item, self.nodeid, self.when = item, item.nodeid, call.when
-        self._call = call
+        self.item, self.nodeid, self.when, self._call = item, item.nodeid, call.when, call
 
     @property
     def error(self) -> BaseException | None:
@@ -42,6 +41,8 @@ class Check(RunPart):
     """
 
     category: type[Warning] = pytest.PytestWarning  # of its warnings
+    #: Whether a passing test about which the signs say nothing leaves nothing to see: see `Reporter.add_signs`.
+    has_signs = False
 
     def __init__(self, run: Run) -> None:
         self._run, self._reporter = run, run.part(Reporter)
@@ -82,51 +83,69 @@ class Reporter(RunPart):
     def __init__(self, run: Run) -> None:
         self._run = run
         self._checks: list[Check] = []
-        #: By method: the checks that have their own, so that a phase asks no check in vain.
-        self._asked: dict[str, list[Check]] = {name: [] for name in ("between", "begin", "leaves", "look", "sections")}
+        #: By method: the checks that have their own, so that a phase asks no check in vain; and those without signs.
+        self._all: dict[str, list[Check]] = {name: [] for name in ("between", "begin", "leaves", "look", "sections")}
+        self._without: dict[str, list[Check]] = {name: [] for name in self._all}
+        self._signs: list[Callable[[], object]] = []
+        self._seen: list[object] = []  # what the signs said at the end of the last test
+        self._awake = 0  # for how many tests, with the current one, checks with signs are asked
         run.track_current_test()  # registered first, so that a test has not begun yet where a check is asked before it
 
     def pytest_plugin_registered(self, plugin: object) -> None:
         """Take up a check; one that ``-p no:`` blocks is never registered."""
         if isinstance(plugin, Check):
             self._checks.append(plugin)
-            for name, checks in self._asked.items():
+            for name, checks in self._all.items():
                 if getattr(type(plugin), name) is not getattr(Check, name):
                     checks.append(plugin)
+                    if not plugin.has_signs:
+                        self._without[name].append(plugin)
 
-    def between(self) -> None:
-        """Show what was seen since the last phase, outside of tests."""
-        for check in self._asked["between"]:
+    def add_signs(self, *signs: Callable[[], object]) -> None:
+        """Call these functions, too: each returns something else as soon as a check that has signs can see something.
+
+        Such a check is asked during a test in which a sign changes or a phase fails, and during the test after it.
+        """
+        self._signs += signs
+
+    def _read(self, *, failed: bool) -> list[object]:
+        """Return what the signs say."""
+        now = [sign() for sign in self._signs]
+        self._awake = 2 if failed or not now or now != self._seen else self._awake
+        self._asked = self._all if self._awake else self._without
+        return now
+
+    def between(self, checks: Iterable[Check] | None = None) -> None:
+        """Show what was seen since the last phase, outside of tests, by all checks or by some."""
+        for check in self._all["between"] if checks is None else checks:
             if findings := check.between():  # asked before each test
                 self.show_outside(findings, check.category)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.between()
-        for check in self._asked["begin"]:
+        self._read(failed=False)
+        self.between(self._asked["between"])
+        for check in self._all["begin"]:
             check.begin(nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Destroy what the test leaves behind: collecting all garbage takes longer than most tests."""
-        try:
-            return (yield)
-        finally:
-            if any(check.leaves() for check in self._asked["leaves"]):
-                getattr(item, "funcargs", {}).clear()  # the values of fixtures would live until the next test
-                gc.collect()
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
-        phase = Phase(item, call)
+        phase, ends, now = Phase(item, call), call.when == "teardown", self._read(failed=call.excinfo is not None)
+        # destroy what the test leaves behind: collecting all garbage takes longer than most tests
+        if ends and any(check.leaves() for check in self._asked["leaves"]):
+            getattr(item, "funcargs", {}).clear()  # the values of fixtures would live until the next test
+            gc.collect()
         for check in self._asked["look"]:
             check.look(phase)
         phase.report = report = yield
+        if not report.passed:
+            self._awake, self._asked = 2, self._all
         for check in self._asked["sections"]:
             if findings := check.sections(phase):
                 self.show(item, report, findings, check.category)
-        if call.when == "teardown":
-            self._run.part(LEDGER).put_on(report)  # it did so before the checks had the report
+        if ends:
+            self._seen, self._awake = now, self._awake - (self._awake > 0)
+            self._run.part(LEDGER).put_on(report)
         return report
 
     def show(

@@ -54,6 +54,10 @@ class Descendants(RunPart):
         """The file in which processes below this one leave notes."""
         return self._notes.path
 
+    def count(self) -> bytes:
+        """Return the number of notes so far, as bytes."""
+        return self._notes.header[:8]
+
     def forked(self) -> None:
         """Make this process, a copy of the one that made this object, the one that notes are for.
 

@@ -23,10 +23,13 @@ _FOREIGN_CALLS: Final = ("libffi", "_ctypes", "_cffi")
 class NativeLinks(Check):
     """There once native code may link: reports the links that C counted, before the test's report."""
 
+    has_signs = True
+
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         before = run.begins_late and _is_loaded()
         self._watches = jitlink_calls.start()
+        self._reporter.add_signs(jitlink_calls.counter())
         if before:
             self._say(
                 "it was loaded before a test asked for pytest-cudalink, and calls of code that had used it by then may "
@@ -35,7 +38,6 @@ class NativeLinks(Check):
 
     def between(self) -> None:
         """Report what was linked since the last look."""
-        jitlink_calls.cover(on=False)  # an interrupt may have come before the code that covers could do so
         calls, late, refused, refused_input = jitlink_calls.look()
         if calls:
             self._report(calls)

@@ -63,6 +63,8 @@ class _Candidate(NamedTuple):
 class Provenance(Check):
     """There once a process can have native code: looks at what was loaded, at the end of each phase."""
 
+    has_signs = True
+
     def __init__(self, run: Run) -> None:
         from ...loader import loads
 
@@ -82,6 +84,7 @@ class Provenance(Check):
         #: By test and phase, for a test that is run again: its libraries stay in the process.
         self._found_before: dict[tuple[str, str], list[str]] = {}
         run.config.add_cleanup(loads.watch_openings(self._openings.append))
+        self._reporter.add_signs(lambda: object() if self._probed or self._found_before else self._counter())
 
     # in a worker of xdist the settings are known later than the first libraries
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ...base.finding import Finding, Severity, Violation
 from ...base.words import counted
-from ...loader.jitlink import jitlink_contract
+from ...loader.jitlink import jitlink_calls, jitlink_contract
 from ..conditions import run_driver
 from ..records import LEDGER
 from ..records.ledger import VIOLATIONS
@@ -144,6 +144,8 @@ class ViolationCheck(Check):
 
 class DriverCheck(ViolationCheck):
     """A check whose source is the emulated driver."""
+
+    has_signs = True
 
     def __init__(self, run: Run, mode: str) -> None:
         assert run.emulated is not None  # (`lifecycle` has looked)
@@ -297,7 +299,7 @@ def check_nvjitlink(run: Run) -> None:
 class JitlinkContract(ViolationCheck):
     """Reports the violations of a run in a process where they can be seen."""
 
-    name, title, handle = "jitlink-contract", "cudalink nvJitLink contract", "handle"
+    name, title, handle, has_signs = "jitlink-contract", "cudalink nvJitLink contract", "handle", True
 
     def __init__(self, run: Run) -> None:
         contract = jitlink_contract.start()
@@ -306,6 +308,7 @@ class JitlinkContract(ViolationCheck):
         self._contract = contract
         self._notes: list[str] = []
         self._before = contract.handle_count
+        self._reporter.add_signs(jitlink_calls.counter())
 
     def take(self) -> tuple[Violation, ...]:
         return self._contract.take()

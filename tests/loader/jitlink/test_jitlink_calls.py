@@ -207,6 +207,13 @@ user.from_threads(4)
 for thread in threads: thread.join()
 assert calls() == ({"user.so": 4 * 500 + 4000}, False)
 assert ctypes.CDLL(here / "libnvJitLink.so").nvJitLinkCalls() == 8 * 500 + 4000
+jitlink_calls.cover(on=True)  # an exception has interrupted what covers
+count = jitlink_calls.counter()
+assert count() == count()
+user.direct()
+before = count()
+assert count() > before and calls() == ({"user.so": 1}, False)
+assert count() == count() > before
 """)
 
 

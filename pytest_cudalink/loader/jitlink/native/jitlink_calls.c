@@ -377,13 +377,27 @@ EXPORT void cudalinkWatchNvrtc(const char *const *functions) {
   look();
 }
 
-EXPORT int cudalinkLook(void) {
+/* What cudalinkLook is going to answer. */
+static int next_answer(void) {
+  covered = 0; /* an interrupt may have come before the code that covers could do so */
   if (__atomic_load_n(&loaded, __ATOMIC_RELAXED)) look(); /* no function was looked up since: nothing was missed */
-  int late = look() | __atomic_exchange_n(&late_before, 0, __ATOMIC_RELAXED);
-  if (late & LOOK_LATE) cl_contract_missed_calls();
-  int answer = late | __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED);
+  int late = look();
+  int answer = __atomic_or_fetch(&late_before, late, __ATOMIC_RELAXED) | __atomic_load_n(&refused, __ATOMIC_RELAXED);
   if (__atomic_load_n(&refusal.content, __ATOMIC_ACQUIRE)) answer |= LOOK_INPUT;
   return __atomic_load_n(&waiting, __ATOMIC_ACQUIRE) ? answer | LOOK_CALLS : answer;
+}
+
+EXPORT int cudalinkLook(void) {
+  int answer = next_answer() | __atomic_exchange_n(&late_before, 0, __ATOMIC_RELAXED) |
+               __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED);
+  if (answer & LOOK_LATE) cl_contract_missed_calls();
+  return answer;
+}
+
+EXPORT uint64_t cudalinkNews(void) {
+  static uint64_t news;
+  if (next_answer()) news++;
+  return news + cudalinkContractHandles() + cudalinkContractViolations();
 }
 
 /* -- what objects call to load others, and to look functions up */

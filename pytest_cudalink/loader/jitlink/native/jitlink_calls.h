@@ -16,6 +16,9 @@ enum {
 /* Redirects the functions of nvJitLink in every object that is loaded now, and sees to those that are loaded later. */
 int cudalinkLook(void);
 
+/* Rises if cudalinkLook is going to answer something, and with each handle and violation of the contract. */
+uint64_t cudalinkNews(void);
+
 /* Takes the calls from one place: their number, and the path of the object that made them, or "". 0: there are none. */
 unsigned long cudalinkTakeCalls(char *path, size_t size);
 
