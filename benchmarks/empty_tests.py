@@ -17,7 +17,7 @@ from pytest_runs import EMPTY, Pytest, add_empty_plugin
 
 LIMIT = 1.01
 LINKER_LIMIT = 1.02
-DRIVER_LIMIT = 1.25
+DRIVER_LIMIT = 1.2
 TESTS = 1000
 ROUNDS = 31
 
