@@ -345,7 +345,7 @@ def test_functions_and_parts_of_names() -> None:
 
 
 def test_bytes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its start, in memory up to a bound; a mapping ends with the block, unless somebody keeps a view."""
+    """From its start, in memory up to a bound; a mapping ends with the block, unless a caller keeps a view."""
     monkeypatch.setattr(loadable, "_IN_MEMORY", 4)
     for content, kind in ((b"1234", bytes), (b"12345", mmap.mmap)):
         (tmp_path / "x").write_bytes(content)

@@ -137,7 +137,7 @@ def test_removed_symbol() -> None:
 
 
 def test_a_version_between_known_ones() -> None:
-    """Requirements on a version that nobody knows are sound only if it is newer than all that are known."""
+    """Requirements on an unknown version are sound only if it is newer than all that are known."""
     versions = {"9.0": CudaVersion(12, 0), "10.0": CudaVersion(12, 1)}
     for specifier, sound in (("==9.5", False), ("==10.5", True), (">10.0", True), ("<9", False)):
         assert (find_lack([Requirement(f"x-cu12{specifier}")], "x-cu12", versions) is None) is sound

@@ -190,7 +190,7 @@ TILE = Path(__file__).parents[1] / "data" / "artifacts" / "tile"
 
 
 def test_tile_ir(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is found in fatbins, by the header where it is packed, and by itself; a release that nobody knows is newer."""
+    """It is found in fatbins, by the header where it is packed, and by itself; an unknown release is newer."""
     for name in ("lz4", "lz4.block", "zstandard"):
         monkeypatch.setitem(sys.modules, name, None)
     packed, plain, code = ((TILE / name).read_bytes() for name in ("add.fatbin", "add-plain.fatbin", "add-13.3.tileir"))

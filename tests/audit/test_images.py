@@ -273,7 +273,7 @@ def test_names_of_sections() -> None:
 @pytest.mark.parametrize("name", ["x.ptx", "X.CUBIN", "x.fatbin", "x.ltoir", "x.bin", "ptx"])
 @pytest.mark.parametrize("content", [b"", b"nothing"])
 def test_files_that_promise_device_code(name: str, content: bytes, read: Read) -> None:
-    """A file whose name promises device code and that has none is a fault; of another file nobody expects some."""
+    """A file whose name promises device code and that has none is a fault; no other file has to have some."""
     fault = UnreadImage(name, "has no device code that can be read; expected some, as its name says: build it again")
     assert read.everything(content, name) == ([fault] if "." in name and name != "x.bin" else [])
     assert read.image(PTX, name).arch == "sm_80"

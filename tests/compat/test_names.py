@@ -35,7 +35,7 @@ def test_imports_read_no_data_file(module: str) -> None:
 
 
 def test_names_import_nothing_of_the_project() -> None:
-    """Whoever reads the constants pays for nothing else."""
+    """Reading the constants imports nothing else."""
     program = (
         "import sys, pytest_cudalink.compat.names\n"
         "print(sorted(n for n, m in sys.modules.items() if 'cudalink' in n and m.__spec__))"  # not an old path

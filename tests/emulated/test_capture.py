@@ -94,7 +94,7 @@ for call, codes in (
     (lambda: cuda.cuCtxRecordEvent(context, event()), (900, 901, 901)),
     (lambda: cuda.cuCtxWaitEvent(context, event()), (900, 901, 901)),
     (lambda: cuda.cuMemsetD8Async(memory, 0, c_size_t(1), None), (906, 0, 901)),
-    (lambda: cuda.cuMemsetD8Async(0, 0, c_size_t(1), first), (0, 0, 0)),  # nobody asks what is captured
+    (lambda: cuda.cuMemsetD8Async(0, 0, c_size_t(1), first), (0, 0, 0)),  # no caller asks what is captured
 ):
     blocking = [stream(0), stream(0)]
     for one in (first, *blocking):

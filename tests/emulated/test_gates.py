@@ -200,7 +200,7 @@ graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
 
 @pytest.mark.parametrize(("program", "calls"), PROGRAMS.values(), ids=list(PROGRAMS))
 def test_programs(check: Check, program: str, calls: list[str]) -> None:
-    """Whoever waits is named, whatever does not wait is not, and everything ends."""
+    """What waits is named, whatever does not wait is not, and everything ends."""
     shown = check(
         f"{HEAD}gates._STILL = 0.02\n{READY}{program}\nprint(json.dumps([one.call for one in watch.found]))",
         device="sm_90:2",

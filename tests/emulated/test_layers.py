@@ -111,7 +111,7 @@ def problems(folder: Path, order: list[str] = DRIVER_ORDER) -> list[str]:
 
 
 def test_floors() -> None:
-    """No file looks up, none is too long, and whoever offers something says so in its own header."""
+    """No file looks up, none is too long, and a file that offers something says so in its own header."""
     assert problems(NATIVE) == []
     assert problems(NATIVE, NVML_ORDER) == []
     assert problems(READER, READER_ORDER) == []

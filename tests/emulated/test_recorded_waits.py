@@ -96,7 +96,7 @@ def test_a_wrong_answer_is_counted() -> None:
 
 
 def test_a_merged_recording_has_the_later_answers() -> None:
-    """A call that waits without a gate says nothing, and nobody holds up others at a gate that he does not wait for."""
+    """A call that waits without a gate says nothing, and holds up no others at a gate that it does not wait for."""
     slow = [wait_row("cuCtxCreate_v2", "", place, answer=["waits", 0]) for place in ("none", "legacy")]
     first = recording(
         one=[

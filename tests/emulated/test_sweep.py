@@ -165,7 +165,7 @@ start()
 assert driver.end_sweep() == 0 and driver.swept_calls() == []
 """,
     "memory_that_dies_with_its_context": """
-# What nobody freed before its context died is still told, but for variables of modules.
+# What was not freed before its context died is still reported, but for variables of modules.
 start()
 module = new(cuda.cuModuleLoadData, small_ptx())
 allocate(64), ok(cuda.cuMemFree_v2(allocate(32)))

@@ -134,7 +134,7 @@ print(json.dumps(found))
 def test_deadlocks_are_named(check: Check) -> None:
     """Each names every call that waits, where its thread is, and what would end it; then the program goes on.
 
-    The same programs pass without a word where nobody waits for their own thread.
+    The same programs pass without a word where no thread waits for itself.
     """
     calls, (named, mended) = expected("deadlocks"), json.loads(check(PLANTED))
     assert named.keys() == calls.keys()
@@ -185,7 +185,7 @@ driver.stop_watching()
     )
 
 
-#: Waits at gates that nobody opens: what may open them is named, or they are given up at once.
+#: Waits at gates that no call opens: what may open them is named, or they are given up at once.
 MAY_OPEN = (
     GATES
     + """

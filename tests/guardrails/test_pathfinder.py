@@ -66,7 +66,7 @@ def test_public_parts(public) -> None:
 
 
 def test_plain_functions_are_kept(public, monkeypatch) -> None:
-    """As they were first seen, by whoever was first: a guard may have routed them since."""
+    """As they were first seen, by the first caller: a guard may have routed them since."""
     assert _pathfinder.plain("find_static_lib") == "plain find_static_lib"
     public.find_static_lib = "routed"
     assert _pathfinder.plain("find_static_lib") == "plain find_static_lib"

@@ -179,7 +179,7 @@ def test_an_input_of_the_linker(monkeypatch, here, declared) -> None:
 
 
 def test_an_input_of_a_linker_that_is_not_known(monkeypatch) -> None:
-    """A faked one has no file, and neither has one whose file nobody knows."""
+    """A faked one has no file, and neither has one whose file is not known."""
     monkeypatch.setattr(attribution, "owner", lambda path: None)
     monkeypatch.setattr(probes, "nvjitlink", lambda: SimpleNamespace(path=None))
     unknown, guard = SimpleNamespace(kind="ptx", producer=MADE), Guard()

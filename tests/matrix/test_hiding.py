@@ -80,7 +80,7 @@ _SEES = "import os, sys; print([os.path.exists(one) for one in sys.argv[1:]], os
 
 @needs_namespaces
 def test_a_mount_namespace_hides_folders_and_files(toolkit, tmp_path) -> None:
-    """Nothing of the toolkit is there, by whatever name; files nobody can open; this process sees all as before."""
+    """Nothing of the toolkit is there, by whatever name; and no file opens; this process sees all as before."""
     lone = tmp_path / "libcudart.so.12"
     lone.write_text("x")
     program = f"{_SEES}; print(open({str(lone)!r}).read())"
@@ -328,7 +328,7 @@ SIZE = b"mode=755,size=4k"
 
 
 def test_the_calls_of_a_namespace(tmp_path, monkeypatch) -> None:
-    """Folders are covered; over files lies a device that nobody can open, made where no file is hidden."""
+    """Folders are covered; over files lies a device that cannot be opened, made where no file is hidden."""
     folder, file, work = tmp_path / "folder", tmp_path / "above" / "file", tmp_path / "work"
     for hidden in (folder, file.parent, work):
         hidden.mkdir()

@@ -44,7 +44,7 @@ def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
 
 @pytest.fixture(scope="session")
 def site(wheel, once) -> dict[str, str]:
-    """The environment variables of somebody who installed the wheel, in a fresh environment, and nothing else."""
+    """The environment variables of a user who installed the wheel, in a fresh environment, and nothing else."""
     uv = str(Path(sys.executable).with_name("uv"))
 
     def install(folder: Path) -> None:

@@ -28,7 +28,7 @@ def failure(code: int) -> CommandFailed:
 
 
 class Session:
-    """A session that keeps what it is asked, and fails where it shall."""
+    """A session that keeps what it is asked, and fails where it must."""
 
     def __init__(self, *posargs: str, **errors: BaseException) -> None:
         self.posargs, self.errors = posargs, errors

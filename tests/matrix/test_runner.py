@@ -456,7 +456,7 @@ else:
 
 
 def test_errors_are_shown_and_kept(capfd) -> None:
-    """All of it on stdout, the last of it for a note; a process that is left behind keeps nobody waiting."""
+    """All of it on stdout, the last of it for a note; a process that is left behind keeps no caller waiting."""
     end = bytearray()
     began = time.monotonic()
     with runner.copied(end) as stderr:

@@ -227,7 +227,7 @@ def test_starts_pytest():
 
 @pytest.mark.slow
 def test_files_of_the_whole_run(run, pytester) -> None:
-    """The run's temporary folder, its log and its debugging output are not begun anew by a child."""
+    """The run's temporary folder, its log and its debugging output are not begun again by a child."""
     result = run(
         """
 import logging

@@ -64,7 +64,7 @@ def test_real_one_of_another_release(run, fetched, toolkit, arguments) -> None:
 
 
 def test_absent(run) -> None:
-    """Nobody finds any; links fall back to the driver, and LTO says what is missing."""
+    """No search finds any; links fall back to the driver, and LTO says what is missing."""
     result = run(
         """
 import pytest

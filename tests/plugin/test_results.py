@@ -157,7 +157,7 @@ def test_every_outcome(run, pytester, arguments) -> None:
 
 
 def test_environment(run, toolkit, pytester, monkeypatch) -> None:
-    """The first line says what was asked for, what was found, and where; a file is begun anew, through a link too."""
+    """The first line says what was asked for, what was found, and where; a file is begun again, through a link too."""
     monkeypatch.setenv("CUDALINK_CELL", "a-cell")
     pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
     pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")

@@ -140,7 +140,7 @@ def test_never_leaves_the_links_to_fail(run, cache) -> None:
 
 @pytest.mark.usefixtures("offline")
 def test_nothing_is_fetched_for_no_test(run, cache, pytester) -> None:
-    """A folder with the environment of somebody who has just installed the plugin has no test: pytest says so."""
+    """A folder with the environment of a user who has just installed the plugin has no test: pytest says so."""
     for file in pytester.path.glob("*.py"):
         file.unlink()
     (pytester.path / "venv" / "lib").mkdir(parents=True)
