@@ -100,6 +100,10 @@ def _requirement_fault(value: str) -> str:
     return "" if value.isprintable() else needed
 
 
+def _module_fault(value: str) -> str:
+    return "" if all(part.isidentifier() for part in value.split(".")) else "the name of a module, such as 'mylib.core'"
+
+
 def _hidden_fault(value: str) -> str:
     parts = value.split("/")
     good = value.startswith("/") and value.isprintable() and ".." not in parts and len(list(filter(None, parts))) > 1
@@ -286,10 +290,7 @@ class CellValues:
         only="test",
     )
     imports: tuple[str, ...] = _key(
-        (),
-        "modules that a bare cell imports",
-        **_like(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "the name of a module, such as 'mylib.core'"),
-        only="bare",
+        (), "modules that a bare cell imports", fault=_module_fault, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$", only="bare"
     )
     command: str = _key("", "what a bare cell runs, in words as a shell splits them", fault=_command_fault, only="bare")
     tests: tuple[str, ...] = _key((), "arguments of pytest, such as folders", only="test")

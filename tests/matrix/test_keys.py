@@ -62,7 +62,7 @@ TEXTS = {
             REQUIREMENT,
         ),
     ),
-    "imports": (["a.b_c", "é"], dict.fromkeys(["", "a..b", "a-b"], MODULE)),
+    "imports": (["a.b_c", "é", "e\u0301"], dict.fromkeys(["", "a..b", "a-b", "a²"], MODULE)),
     "tests": (["", "-k x"], {"\0": NUL}),
     "tags": (["a.b-c"], dict.fromkeys(["", "a b", ".a"], "a word of letters, digits, '.', '_' and '-'")),
     "runs-on": (["a b"], dict.fromkeys(["", " ", "a\n"], "a label of printable characters")),
