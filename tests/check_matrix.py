@@ -68,7 +68,7 @@ def main(folder: str, *names: str) -> int:
         if plain and any(test.startswith(FILE) for test in cell.outcomes):
             checked += 1
             faults += [f"{cell.name}: {fault}" for fault in check(cell, cells[cell.name].axes)]
-    faults += [f"{test} fails in some cells: {explanation}" for test, explanation in report.partial.items()]
+    faults += [f"{test.test} fails in {', '.join(test.cells)}: {test.explanation}" for test in report.partial]
     sys.stdout.write("".join(f"{fault}\n" for fault in faults))
     sys.stdout.write(f"{len(report.cells)} cells, {checked} of them about drivers, {len(faults)} faults\n")
     return 1 if faults else 0

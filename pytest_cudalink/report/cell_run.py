@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
@@ -204,9 +203,9 @@ class CellRun:
         """Number of tests by letter."""
         return Counter(self.outcomes.values())
 
-    @cached_property
+    @property
     def causes(self) -> dict[str, Finding]:
-        """Why tests fail, as far as that is known, and why tests that were skipped need a GPU; of all runs together."""
+        """Why tests fail, as far as that is known, and why tests that were skipped need a GPU."""
         by_test: dict[str, Finding] = {}
         for test, letter in self.outcomes.items():
             if letter not in BAD and letter != "U":
@@ -313,8 +312,7 @@ class CellRun:
         details = {test: detail for test, detail in self.details.items() if test not in later.outcomes}
         done = self.outcomes.keys() | later.outcomes.keys()
         without = dict.fromkeys([*self.without_result, *later.without_result])
-        names = [each.name for each in fields(self)]
-        values = {name: _together(getattr(self, name), getattr(later, name)) for name in names}
+        values = {name: _together(mine, getattr(later, name)) for name, mine in vars(self).items()}
         return replace(
             CellRun(**values),
             hidden=later.hidden or self.hidden,

@@ -147,9 +147,9 @@ def _data(
 
     details: dict[int, dict[int, tuple[int, int, int]]] = {}
     gpu: dict[int, list[int]] = {}
-    for column, cell in enumerate(report.cells):
+    for column, (cell, causes) in enumerate(zip(report.cells, report.causes, strict=True)):
         for test, detail in cell.details.items():
-            cause = cell.causes.get(test)
+            cause = causes.get(test)
             reason, lines = number(block(detail.reason)), explanation(cause) if cause is not None else ""
             details.setdefault(index[test], {})[column] = reason, number(block(detail.text)), number(lines)
             if cause is not None and cause.kind == "not_emulated":
@@ -180,7 +180,7 @@ def _data(
         "good": sorted(GOOD),
         "details": details,
         "texts": list(texts),
-        "why": {index[test]: line(explanation) for test, explanation in report.partial.items()},
+        "why": {index[partial.test]: line(partial.explanation) for partial in report.partial},
     }
 
 
@@ -240,7 +240,8 @@ def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[d
 
     `names`: position of each test.
     """
-    some, every = alike(report, report.partial), alike(report, dict.fromkeys(report.failing_everywhere, ""))
+    some = alike(report, {partial.test: partial.explanation for partial in report.partial})
+    every = alike(report, dict.fromkeys(report.failing_everywhere, ""))
     return {
         "causes": [_caused(report, names, group) for group in views.skews(report)[:_SHOWN]],
         "some": [_failure(report, names, group) for group in some[:_SHOWN]],
@@ -259,17 +260,28 @@ def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dic
     letters = {report.grid[index][column] for index in indexes for column in columns} & {*BAD, "U"}
     first = group.tests[0]
     texts = [cell.details[first].text for cell in report.cells if first in cell.details and cell.outcomes[first] in BAD]
-    return _card(
-        report,
-        indexes,
-        block.tests,
-        group.cells,
-        title=counted(len(indexes), "test"),
-        block="\n".join(block.lines),
-        badges=[badge(letter) for letter in NAMES if letter in letters],
-        why=line(group.explanation),
-        has_text=any(texts),
-    )
+    return {
+        **_several(indexes, block.tests, "\n".join(block.lines)),
+        "index": indexes[0],
+        "badges": [badge(letter) for letter in NAMES if letter in letters],
+        "why": line(group.explanation),
+        "has_text": any(texts),
+        "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
+        "cells": line(listed(group.cells)),
+    }
+
+
+def _several(indexes: Sequence[int], tests: Sequence[str], block: str) -> dict[str, Any]:
+    """Return what the card of several tests has: they are named below the lines that all of them share."""
+    return {
+        "indexes": " ".join(map(str, indexes)),
+        "title": counted(len(indexes), "test"),
+        "block": block,
+        "picture": None,
+        "whole": False,
+        "tests": [*zip(indexes[:_SHOWN], tests, strict=False)],
+        "more_tests": max(0, len(indexes) - _SHOWN),
+    }
 
 
 def _finding_card(
@@ -277,28 +289,21 @@ def _finding_card(
 ) -> dict[str, Any]:
     """Return the card of what faults or schedules found; its test may have no result."""
     test = finding.nodeid or "outside tests"
-    shown = {"title": views.title_of(finding), "block": "\n".join(views.lines_of(finding))}
-    picture = views.picture_of(finding)
-    return _card(report, [names.get(test, -1)], [line(test)], cells, **shown, picture=picture, whole=True)
-
-
-def _card(
-    report: MatrixReport, indexes: Sequence[int], tests: Sequence[str], cells: Sequence[str], **more: Any
-) -> dict[str, Any]:
-    """Return a card whose tests are named below the lines that all of them share; `more`: what it has besides."""
+    index = names.get(test, -1)
     return {
-        "indexes": " ".join(map(str, indexes)),
-        "index": indexes[0],
+        "indexes": index,
+        "index": index,
         "badges": [],
-        "picture": None,
-        "whole": False,
+        "title": views.title_of(finding),
+        "block": "\n".join(views.lines_of(finding)),
+        "picture": views.picture_of(finding),
+        "whole": True,
         "why": "",
-        "tests": [*zip(indexes[:_SHOWN], tests, strict=False)],
-        "more_tests": max(0, len(indexes) - _SHOWN),
+        "tests": [(index, line(test))],
+        "more_tests": 0,
         "has_text": False,
         "count": f"{len(cells)} of {counted(len(report.cells), 'cell')}",
         "cells": line(listed(cells)),
-        **more,
     }
 
 
@@ -308,7 +313,9 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
     index = names[test]
     row = report.judged[index]
     failing = [
-        cell for cell, letter in zip(report.cells, row, strict=True) if letter in BAD and test not in cell.causes
+        cell
+        for cell, causes, letter in zip(report.cells, report.causes, row, strict=True)
+        if letter in BAD and test not in causes
     ]
     details = [cell.details.get(test) for cell in failing]
     reasons = Counter(
@@ -330,9 +337,7 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
     }
     if len(group.tests) == 1:
         return card
-    indexes, tests = [names[other] for other in group.tests], [*map(line, group.tests)]
-    shown = {"title": counted(len(tests), "test"), "block": line(group.error)}
-    return _card(report, indexes, tests, group.cells, **shown) | card
+    return card | _several([names[other] for other in group.tests], [*map(line, group.tests)], line(group.error))
 
 
 def state_of(cell: CellRun) -> list[dict[str, Any]]:

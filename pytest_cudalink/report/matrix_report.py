@@ -80,6 +80,15 @@ _SLOWEST: Final = 10
 
 
 @dataclass(frozen=True)
+class Partial:
+    """A test that fails in some cells only."""
+
+    test: str
+    cells: tuple[str, ...]  # the cells in which it fails
+    explanation: str  # the axes that explain the failures, see `explain.explain`
+
+
+@dataclass(frozen=True)
 class Group:
     """The results of one cause: of several tests, in several cells."""
 
@@ -129,11 +138,16 @@ class MatrixReport:
     @cached_property
     def judged(self) -> list[str]:
         """The grid, with the letter of a test that needs a GPU also where that made the test fail."""
-        refused = [{test for test, cause in cell.causes.items() if cause.kind == "not_emulated"} for cell in self.cells]
+        refused = [{test for test, cause in causes.items() if cause.kind == "not_emulated"} for causes in self.causes]
         return [
             "".join("U" if test in of_cell else letter for of_cell, letter in zip(refused, row, strict=True))
             for test, row in zip(self.tests, self.grid, strict=True)
         ]
+
+    @cached_property
+    def causes(self) -> list[dict[str, Finding]]:
+        """Of each cell, why tests fail or need a GPU, as far as that is known; see `CellRun.causes`."""
+        return [cell.causes for cell in self.cells]
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -141,14 +155,15 @@ class MatrixReport:
         by_cause = grouped(
             ((cause.kind, cause.why or cause.what), (cause, test, cell.name))
             for test in self.tests
-            for cell in self.cells
-            if (cause := cell.causes.get(test)) is not None
+            for cell, causes in zip(self.cells, self.causes, strict=True)
+            if (cause := causes.get(test)) is not None
         )
+        explained = {partial.test: partial.explanation for partial in self.partial}
         result = []
         for results in sorted(by_cause.values(), key=len, reverse=True):
             tests = tuple(dict.fromkeys(test for _, test, _ in results))
             cells = tuple(dict.fromkeys(name for _, _, name in results))
-            words = {self.partial.get(test, "") for test in tests}
+            words = {explained.get(test, "") for test in tests}
             others = len({cause.what for cause, _, _ in results}) - 1
             result.append(Group(results[0][0], others, tests, cells, words.pop() if len(words) == 1 else ""))
         return result
@@ -158,9 +173,9 @@ class MatrixReport:
         """The tests with a failure whose cause is not known."""
         return {
             test
-            for cell in self.cells
+            for cell, causes in zip(self.cells, self.causes, strict=True)
             for test, letter in cell.outcomes.items()
-            if letter in BAD and test not in cell.causes
+            if letter in BAD and test not in causes
         }
 
     @cached_property
@@ -177,15 +192,12 @@ class MatrixReport:
         return ran, sum("U" in row and row <= SKIPPED for row in rows)
 
     @cached_property
-    def partial(self) -> dict[str, str]:
-        """The tests that fail in some cells only, each with the axes that explain it, see `explain.explain`.
-
-        A cell without a GPU says nothing.
-        """
+    def partial(self) -> list[Partial]:
+        """The tests that fail in some cells only, each with its explanation; a cell without a GPU says nothing."""
         axes = [cell.axes for cell in self.cells]
         lacking = self.plan.lacking(self.cells)
         words: dict[tuple[str, ...], str] = {}
-        result = {}
+        result = []
         for test, row in zip(self.tests, self.judged, strict=True):
             letters = set(row)
             if letters & BAD and letters & GOOD:
@@ -195,7 +207,8 @@ class MatrixReport:
                 key = (row, *others)
                 if key not in words:
                     words[key] = explain(axes, bad, others)
-                result[test] = words[key]
+                failing = tuple(cell.name for cell, letter in zip(self.cells, row, strict=True) if letter in BAD)
+                result.append(Partial(test, failing, words[key]))
         return result
 
     @cached_property

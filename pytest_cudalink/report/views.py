@@ -209,14 +209,14 @@ def _of_tests(report: MatrixReport) -> Iterator[Section]:
     """Yield what all cells together say of a test: why it fails, where it fails for another reason, never runs."""
     unknown = "; cause not known" if skews(report) else ""
     refused = {test for group in needing_gpu(report) for test in group.tests}
-    yield _blocks("causes", [block_of(report, group) for group in skews(report)])
-    in_some = alike(report, report.partial)
+    yield _blocks(report, "causes", skews(report))
+    in_some = alike(report, {partial.test: partial.explanation for partial in report.partial})
     some = ((listed(group.tests, _ALIKE), group.explanation, group.error, listed(group.cells)) for group in in_some)
     yield section("some", ("test", "explained by", "error", "cells"), some, more=unknown)
     in_all = alike(report, dict.fromkeys(report.failing_everywhere, ""))
     everywhere = ((listed(group.tests, _ALIKE), group.error) for group in in_all)
     yield section("everywhere", ("test", "error"), everywhere, more=unknown)
-    yield _blocks("gpu", [block_of(report, group) for group in needing_gpu(report)])
+    yield _blocks(report, "gpu", needing_gpu(report))
     skipped = ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere if test not in refused)
     yield section("skipped", ("test", "reasons"), skipped)
 
@@ -238,7 +238,7 @@ def _of_notes(report: MatrixReport) -> Iterator[Section]:
         for violation in cell.violations
     )
     yield section("violations", ("cell", "test", "what"), violations)
-    yield _blocks("findings", [_block_of_finding(*pair) for pair in findings_by_cells(report)])
+    yield _findings(report)
     yield _asked_for(report)
     left = ((cell.name, sticky.nodeid, sticky.error, sticky.after) for cell in report.cells for sticky in cell.sticky)
     yield section("sticky", ("cell", "test", "with", "tests after it, in a fresh process"), left)
@@ -287,8 +287,9 @@ def needing_gpu(report: MatrixReport) -> list[Group]:
     return [group for group in report.groups if group.cause.kind == "not_emulated"]
 
 
-def _blocks(name: str, blocks: Sequence[Block]) -> Section:
-    return replace(section(name, (), ()), total=len(blocks), blocks=tuple(blocks[:_SHOWN]))
+def _blocks(report: MatrixReport, name: str, groups: Sequence[Group]) -> Section:
+    blocks = tuple(block_of(report, group) for group in groups[:_SHOWN])
+    return replace(section(name, (), ()), total=len(groups), blocks=blocks)
 
 
 def block_of(report: MatrixReport, group: Group) -> Block:
@@ -300,9 +301,13 @@ def block_of(report: MatrixReport, group: Group) -> Block:
     return Block(line(title), tuple(explanation(group.cause, group.others).splitlines()), tests, cells)
 
 
-def _block_of_finding(finding: FindingRecord, cells: Sequence[str]) -> Block:
-    test = line(finding.nodeid or "outside tests")
-    return Block(title_of(finding), lines_of(finding), (test,), tuple(map(line, cells)))
+def _findings(report: MatrixReport) -> Section:
+    grouped_findings = findings_by_cells(report)
+    blocks = tuple(
+        Block(title_of(finding), lines_of(finding), (line(finding.nodeid or "outside tests"),), tuple(map(line, cells)))
+        for finding, cells in grouped_findings[:_SHOWN]
+    )
+    return replace(section("findings", (), ()), total=len(grouped_findings), blocks=blocks)
 
 
 def _asked_for(report: MatrixReport) -> Section:
@@ -409,7 +414,7 @@ def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
 
 def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
     """Return a row for each regression, and one for those that have a cause in common."""
-    causes = {cell.name: cell.causes for cell in report.cells}
+    causes = {cell.name: causes_of for cell, causes_of in zip(report.cells, report.causes, strict=True)}
     alike: dict[tuple[str, ...], list[OutcomeChange]] = {}
     for number, change in enumerate(comparison.regressions):
         cause = causes.get(change.cell, {}).get(change.test)
@@ -485,8 +490,8 @@ def _error(report: MatrixReport, test: str) -> str:
     """Return the commonest error of a test in the cells in which it fails, and how many others there are."""
     errors = Counter(
         cell.details[test].reason
-        for cell in report.cells
-        if cell.outcomes.get(test) in BAD and test in cell.details and test not in cell.causes
+        for cell, causes in zip(report.cells, report.causes, strict=True)
+        if cell.outcomes.get(test) in BAD and test in cell.details and test not in causes
     )
     if not errors:
         return ""

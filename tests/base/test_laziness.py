@@ -34,7 +34,6 @@ def test_names_are_those_that_type_checkers_see(package):
 
 
 #: What the pages and examples of e0a553f4 name: its API page, with all of `__all__` where that lists a whole module.
-#: `Partial` of the report was dropped before the first release, with the list that had them.
 PUBLIC = """
 pytest_cudalink: Raises
 pytest_cudalink.artifacts: Artifact Kind ReaderError inspect read_words
@@ -79,7 +78,7 @@ pytest_cudalink.probes: Fakes NvJitLink cache_clear device_arch driver_version f
 pytest_cudalink.report.cell_run: CellRun Detail
 pytest_cudalink.report.compare: Comparison OutcomeChange compare findings
 pytest_cudalink.report.explain: Cause causes deciding_cell explain
-pytest_cudalink.report.matrix_report: MatrixReport
+pytest_cudalink.report.matrix_report: MatrixReport Partial
 pytest_cudalink.report.merge: merge
 pytest_cudalink.report.records: ArchRecord AskedRecord CauseRecord CollectedRecord CrashRecord
   DocumentedRecord EndRecord ExitRecord FindingRecord FoundRecord InputRecord LibraryRecord LinkRecord

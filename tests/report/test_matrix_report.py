@@ -193,11 +193,11 @@ def test_which_failures_are_partial() -> None:
     ]
     report = MatrixReport(cells)
 
-    where = dict.fromkeys(report.partial, "some")
+    where = {test.test: "some" for test in report.partial}
     where |= dict.fromkeys(report.failing_everywhere, "every")
     where |= {test: "skipped" for test, _ in report.skipped_everywhere}
     assert where == {f"t::{row}": word for row, word in rows.items() if word}
-    assert {*report.partial.values()} == {"ctk a"}
+    assert {(test.cells, test.explanation) for test in report.partial} == {(("a",), "ctk a")}
 
 
 def test_failures_of_one_cause_are_one_group() -> None:
@@ -222,7 +222,7 @@ def test_failures_of_one_cause_are_one_group() -> None:
     shown = {section.id: section for section in views.sections(report)}["causes"].blocks
     assert [block.lines[0] for block in shown] == [f"error  {SKEW['what']} (and 1 other)", f"error  {SKEW['what']}"]
     assert report.unexplained == {"w"}
-    assert [*report.partial] == ["t", "u", "v"]
+    assert [test.test for test in report.partial] == ["t", "u", "v"]
 
 
 def test_a_cause_of_another_kind_is_another_group() -> None:
@@ -251,7 +251,7 @@ def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
     ]
     report = MatrixReport(cells)
     assert report.judged == ["UFP", "USP", "PPP"]
-    assert report.partial == {"t": "ctk 2"}
+    assert [(test.test, test.cells, test.explanation) for test in report.partial] == [("t", ("b",), "ctk 2")]
     assert (report.failing_without_gpu, report.share) == ([], (3, 0))
     alone = MatrixReport(cells[:1])
     assert (alone.failing_everywhere, alone.failing_without_gpu, alone.share) == ([], ["t"], (1, 2))
