@@ -104,7 +104,7 @@ def find_place(target: str | Path | None = None) -> Place:
     """
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
     if target is None:
-        sites = tuple(Path(entry) for entry in dict.fromkeys(sys.path) if entry and Path(entry).is_dir())
+        sites = tuple(Path(entry) for entry in dict.fromkeys(sys.path) if entry and os.path.isdir(entry))  # noqa: PTH112
         return Place(Path(sys.prefix), sites, running, sys.platform == "win32")
     path = Path(os.path.abspath(target))  # noqa: PTH100 (the link of a venv's Python must not be followed)
     if path.is_file():
@@ -222,7 +222,8 @@ def _with_linked(sites: Sequence[Path]) -> list[Path]:
     folders = list(sites)
     for site in sites:
         for pth in sorted(site.glob("*.pth")):
-            folders += [folder for folder in _named_by_pth(pth) if folder.is_dir()]
+            # (Path.is_dir raises an error where a name is too long, or a folder above it is closed to this user)
+            folders += [folder for folder in _named_by_pth(pth) if os.path.isdir(folder)]  # noqa: PTH112
     return list(dict.fromkeys(folders))
 
 
@@ -309,9 +310,9 @@ def _files_of(site: Path, metadata: Path, distribution: Installed) -> tuple[str,
         elif distribution.editable and entry.endswith(".py") and "/" not in entry and "editable" in entry:
             sources += _named_by_finder(site / entry)
     for source in sources:
-        if source.is_file() and is_library(source.name):
+        if is_library(source.name) and os.path.isfile(source):  # noqa: PTH113
             libraries.append(str(source))
-        elif source.is_dir() and source.name not in _SKIPPED:
+        elif source.name not in _SKIPPED and os.path.isdir(source):  # noqa: PTH112
             libraries += libraries_below(source)
     return tuple(path for path in dict.fromkeys(libraries) if os.path.isfile(path))  # noqa: PTH113 (text, many)
 

@@ -67,7 +67,7 @@ def test_the_place_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
     (tmp_path / "x.zip").touch()
-    folders = [str(tmp_path / name) for name in ("b", "a", "b", "x.zip", "missing")]
+    folders = [str(tmp_path / name) for name in ("b", "a", "b", "x.zip", "missing", LONG * 4)]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *folders])
     expected = Path(sys.prefix), (tmp_path / "b", tmp_path / "a"), RUNNING
@@ -371,7 +371,7 @@ def test_linked_folders(write, tmp_path: Path) -> None:
     for name in ("one", "two", "three", "four", "five", "six"):
         write(f"{name}/{name}.egg-info/PKG-INFO", f"Name: {name}\nVersion: 1\n")
     lines = ["../one", f"  {tmp_path / 'two'}  ", "", "#../three", "import ../four", "import\t../five", "../s\0ix"]
-    lines += ["../missing", "../one", "../important", "../\udcff"]
+    lines += ["../missing", "../one", "../important", "../\udcff", LONG * 4]
     write("one/broken.dist-info/RECORD")
     write("important/x.egg-info/PKG-INFO", "Name: important\nVersion: 1\n")
     write("site/x.pth", "\n".join(lines))
@@ -389,7 +389,7 @@ def test_source_tree_of_a_path_file(write, tmp_path: Path) -> None:
     """A path file of the RECORD names the tree, or one library; those of others do not count."""
     write("site/x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
     write("site/x-1.dist-info/RECORD", "_x.pth,,\nx/no.pth,,\n_editable_impl_x.py,,\n")
-    write("site/_x.pth", "../tree\n\n../one.so\n../one.txt\n../site-packages\n../tree\n../folder.so\n../missing\n")
+    write("site/_x.pth", "../tree\n\n../one.so\n../one.txt\n../site-packages\n../tree\n../folder.so\n" + LONG * 4)
     write("site/x/no.pth", "../../other\n")
     write("site/_editable_impl_x.py", f"PATH = '{tmp_path}/other'")
     tree = [f"tree/{folder}{name}.so" for folder in ("", "a/", "b/", "c/", "d/") for name in "abcd"]
