@@ -54,9 +54,9 @@ class _OwnModules:
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if not name.startswith("pytest_cudalink."):
             return None
-        passed = ("AssertionRewritingHook", type(self).__name__)  # blocks nest
-        others = [other for other in sys.meta_path if type(other).__name__ not in passed]
-        return next((spec for other in others if (spec := other.find_spec(name, path, target)) is not None), None)
+        passed = ("AssertionRewritingHook", type(self).__name__)  # blocks nest; an old finder, as six's, has no method
+        finds = [getattr(other, "find_spec", None) for other in sys.meta_path if type(other).__name__ not in passed]
+        return next((spec for find in finds if find and (spec := find(name, path, target)) is not None), None)
 
 
 @contextmanager

@@ -396,23 +396,20 @@ def test():
 
 def test_the_entry_point_keeps_finders_of_others(monkeypatch) -> None:
     """Others find the plugin's modules while it is imported, not pytest; and a finder that a thread adds stays."""
-    hook, added, other = (
-        type("AssertionRewritingHook", (), {})(),
-        object(),
-        SimpleNamespace(find_spec=lambda *asked: asked),
-    )
+    hook, other = type("AssertionRewritingHook", (), {})(), SimpleNamespace(find_spec=lambda *asked: asked)
+    old, added = object(), object()  # of before Python 3.4: without find_spec
 
     def load(name: str) -> tuple[object, ...]:
         sys.meta_path.append(added)
         own, *others = sys.meta_path
-        assert others == [hook, other, added]
+        assert others == [hook, old, other, added]
         return own.find_spec(name, [], None), own.find_spec("pytest", None, None)
 
     with monkeypatch.context() as patched:
-        patched.setattr(sys, "meta_path", [hook, other])
+        patched.setattr(sys, "meta_path", [hook, old, other])
         patched.setattr(pytest_cudalink, "import_module", load)
         answers, later = pytest_cudalink.__getattr__("plugin"), sys.meta_path
-    assert (answers, later) == ((("pytest_cudalink.plugin", [], None), None), [hook, other, added])
+    assert (answers, later) == ((("pytest_cudalink.plugin", [], None), None), [hook, old, other, added])
 
 
 TEST = "def test(awake): pass"
