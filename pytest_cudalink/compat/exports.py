@@ -223,7 +223,8 @@ _MARKS: Final = {
 }
 #: Libraries whose files are numbered like CUDA: not libnvvm.so.4.0.0, nor libcupti.so.2025.3.1.
 _FILE: Final = re.compile(
-    r"(?:^|/)lib(?:cudart|nvJitLink|nvrtc(?:-builtins)?|nvfatbin)(?:-[0-9a-f]{6,})?\.so\.(\d+\.\d+(?:\.\d+)*)$"
+    r"(?:^|/)lib(?:cudart|nvJitLink|nvrtc(?:-builtins)?|nvfatbin)(?:-[0-9a-f]{6,})?\.so\.(\d{1,4}\.\d{1,4})(?:\.\d+)*$",
+    re.ASCII,
 )
 #: Most bytes that are searched in a library (the largest nvJitLink and NVRTC have 110 MB), and read where a mark is.
 _MOST_LIBRARY: Final = 1 << 30

@@ -131,7 +131,7 @@ def test_every_place(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         (wheels / "libnvrtc.so.13", "wheels", "", no_header),
         (conda / "libnvrtc.so.13.0.88", "conda", "13.0", "its file name"),
         (tmp_path / "libnvrtc.so.13", "system", "", no_header),
-        (Path("/opt/libnvrtc.so.13"), "system", "", no_header),
+        *((path, "system", "", no_header) for path in (Path("/opt/libnvrtc.so.13"), tmp_path / "libcudart.so.20261.1")),
     ):
         loaded = LoadedObject(str(path), "", ())
         library = provenance.describe(loaded, [loaded], (), environment)
