@@ -253,7 +253,7 @@ def damage(path: str | os.PathLike[str]) -> str:
 
 
 class _OpenFile:
-    """The content of a file, read where it is asked for: one that is cut off meanwhile would end who has mapped it."""
+    """The content of a file, read where it is asked for: a process that has mapped one that is cut off dies."""
 
     def __init__(self, file: int) -> None:
         self._file, self._size = file, os.fstat(file).st_size

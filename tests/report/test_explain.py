@@ -238,7 +238,7 @@ def test_the_planted_cause_is_among_the_answers(matrix) -> None:
 
 @given(matrices(), st.randoms(use_true_random=False))
 def test_a_sentence_can_be_read_in_one_way(matrix, random) -> None:
-    """Who takes each joining word in its one meaning gets the causes back, in their order."""
+    """Each joining word has one meaning, by which a sentence gives the causes back, in their order."""
     cells, _, _ = matrix
     bad = [random.random() < 0.4 for _ in cells]
     named = causes(cells, bad)
