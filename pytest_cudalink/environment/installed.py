@@ -392,7 +392,7 @@ def asking_in_vain(place: Place, installed: Collection[str]) -> Iterator[tuple[s
 def _is_lost(path: str, sizes: set[int]) -> bool:
     try:
         size = os.stat(path).st_size  # noqa: PTH116 (a Path needs three times as long)
-    except OSError:
+    except (OSError, ValueError):  # (ValueError: a zero byte, as a disk leaves them)
         return True
     # a library is smaller without its symbols, too: then the loader decides
     return size < min(sizes) and (not is_library(path) or bool(elf.damage(path)))

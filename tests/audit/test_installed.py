@@ -485,7 +485,7 @@ def test_metadata_of_another_release(write, tmp_path: Path, mark: str, name: str
 
 def test_files_that_are_lost(write, tmp_path: Path) -> None:
     """The RECORD with the fewest counts; lines without a size or that are cut ask for nothing, nor does an egg."""
-    gone = [f"n/include/{letter}.h" for letter in "fbdace"]
+    gone = [f"n/include/{letter}.h" for letter in "fbd\0ce"]
     rows = ["n/include/nosize.h,,", "n/include/cut.h", "../x/include/y.h,sha256=x,1", "n/libc.so.1,sha256=x,9000"]
     write("s/n/libc.so.1", Path(sys.executable).read_bytes()[:5000])
     record = write("s/n-1.dist-info/RECORD", "\n".join([*rows, *(f"{path},sha256=x,1" for path in gone)]))
