@@ -84,7 +84,9 @@ class Provenance(Check):
         #: By test and phase, for a test that is run again: its libraries stay in the process.
         self._found_before: dict[tuple[str, str], list[str]] = {}
         run.config.add_cleanup(loads.watch_openings(self._openings.append))
-        self._reporter.add_signs(lambda: object() if self._probed or self._found_before else self._counter())
+        self._reporter.add_signs(
+            self._counter, lambda: (self._probed or self._pending or self._found_before) and object()
+        )
 
     # in a worker of xdist the settings are known later than the first libraries
 
@@ -104,8 +106,7 @@ class Provenance(Check):
         count = self._counter()
         if count == self._count and not self._probed:
             return
-        new = self._new() if count != self._count else []
-        self._count = count
+        new, self._count = self._new() if count != self._count else [], count
         openings = tuple(self._openings)
         self._openings.clear()
         self._take_up(new, openings, nodeid, during)
