@@ -348,30 +348,32 @@ def test_where_a_copy_is_not_safe(run, name, workers) -> None:
 STOPS = {
     "exit": ("pytest.exit('enough', returncode=7)", 7, "*Exit: enough*"),
     "interrupt": ("raise KeyboardInterrupt", pytest.ExitCode.INTERRUPTED, "*KeyboardInterrupt*"),
+    "shouldstop": ("request.session.shouldstop = 'enough'", pytest.ExitCode.INTERRUPTED, "!* enough !*"),
+    "shouldfail": ("request.session.shouldfail = 'enough'", pytest.ExitCode.TESTS_FAILED, "!* enough !*"),
 }
 
 
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        ("exit", "plain"),
-        ("exit", "shared"),
+        *(("exit", "plain"), ("exit", "shared"), ("shouldstop", "isolated")),
         *(pytest.param("exit", mode, marks=slow) for mode in ("isolated", "new process")),
+        *(pytest.param("shouldfail", mode, marks=slow) for mode in ("plain", "shared")),
         pytest.param("interrupt", "isolated", marks=slow),
     ],
 )
 def test_a_test_that_ends_the_run(run, name, mode) -> None:
     """What ends a plain run ends one whose tests run elsewhere: nothing failed, and the rest is not run."""
     code, status, said = STOPS[name]
-    stops = f"def test_stops(): {code}\n"
+    stops, passes = f"def test_stops(request): {code}\n", {"test_stops": "P"} if name.startswith("should") else {}
     alone = ("--deselect=test_it.py::test_before", "--deselect=test_it.py::test_after")
     arguments = ("--cudalink-processes=isolated", *alone) if mode == "new process" else MODES[mode]
     ended = run(f"{HEAD}{stops}{AFTER}", *arguments)
     assert ended.result.ret == status
     ended.result.stdout.fnmatch_lines([said])
-    assert ended.tests == ({} if mode == "new process" else {"test_before": "P"})
+    assert ended.tests == ({} if mode == "new process" else {"test_before": "P"} | passes)
     assert ended.cell.crashes == []
-    assert re.search(r"\d tests? not run$", ended.cell.fault)
+    assert re.search(r"\d tests? not run(?:$|;)", ended.cell.fault)
     assert "1 failed" not in ended.result.stdout.str()
 
 

@@ -198,6 +198,7 @@ class Child:
             self._begin(request["reports"])
             following = self._items.get(request["next"] or "")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._write("stops", {name: getattr(session, name) for name in ("shouldstop", "shouldfail")})
             if mode != "shared":
                 return True
             self._open(self._task.reports)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -118,6 +118,8 @@ class Isolation:
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
             given = _read(self._run, folder / "reports", item)
+            for name, why in given.stops.items():
+                setattr(item.session, name, why or getattr(item.session, name))
             reports = given.reports
             if given.ended is None and end != _GOES_ON:
                 faults.lose(self._run)
@@ -182,10 +184,8 @@ class Isolation:
                     return end
             self._run.new_processes[server.refusal] += 1
         alone = processes.ServerProcess(self._run, folder, [processes.key(item)], mode="alone")
-        end = alone(item, None, folder)
-        alone.close()
-        assert end is not None  # (it refuses no test)
-        return end
+        alone(item, None, folder)
+        return alone.close()
 
     def _end_server(self, server: processes.ServerProcess) -> None:
         """Let a process that waits for tests end; one that dies now fails the run."""
@@ -295,6 +295,7 @@ class _HandedOver(SimpleNamespace):
 
     reports: list[pytest.TestReport]
     ended: int | None = None  # pytest's exit code in it
+    stops: Mapping[str, str | bool] = {}  # attributes of the session that say that it is to end
     stop: BaseException | None = None  # the exception that ends the run
     began = False  # whether it came as far as a test
 
@@ -308,8 +309,8 @@ def _read(run: Run, file: Path, item: pytest.Item | None = None) -> _HandedOver:
                 handed_over.began = True
             case "report":
                 handed_over.reports.append(_as_report(run.config, data))
-            case "ended":
-                handed_over.ended = data
+            case "ended" | "stops":
+                setattr(handed_over, kind, data)
             case "exit":
                 handed_over.stop = pytest.exit.Exception(data["reason"], data["returncode"])
             case "interrupt":

@@ -186,10 +186,9 @@ class ServerProcess:
             pid = reply.get("pid")
             reply = self._reply() if reply else {}
             if not reply:
-                end = self._ended()
-            else:
-                self._ends = reply.get("ends", False)
-                end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._mode == "copies" else ProcessEnd()
+                return self._ended()
+            self._ends = reply.get("ends", False)
+            return end_of(os.waitstatus_to_exitcode(reply["status"])) if self._mode == "copies" else ProcessEnd()
         except BaseException:
             self._kill(pid)
             raise
@@ -199,7 +198,6 @@ class ServerProcess:
                     with file.open("rb") as stream:
                         stream.seek(size)
                         (folder / file.name).write_bytes(stream.read())
-        return end
 
     def trials(
         self, item: pytest.Item, folder: Path, requests: Sequence[Mapping[str, Any]], *, deadline: int, at_once: int
@@ -263,8 +261,7 @@ class ServerProcess:
             # what a test has forked may hold the pipe open when the process itself is dead
             if not waiting.poll(_LOOK) and not self.alive and not waiting.poll(0):
                 return {}
-            read = os.read(self._replies, 65536)
-            if not read:
+            if not (read := os.read(self._replies, 65536)):
                 return {}
             self._buffer += read
         line, _, self._buffer = self._buffer.partition(b"\n")
