@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from .wheel import FileAudit as FileAudit
     from .wheel import audit as audit
 else:
-    __getattr__ = names_of(__name__)
+    __getattr__ = names_of(
+        __name__,
+        {
+            ".wheel": "Audit AuditFinding Dependency FileAudit audit",
+            ".libraries": "MAJORS",
+            ".needs": "Need",
+            "..base.budget": "AuditError",
+        },
+    )
 
 keep_old_paths(__name__)

@@ -1,12 +1,10 @@
 """What is made at its first use: attributes of objects, and the names that a package offers."""
 
 import functools
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,16 +18,16 @@ class cached_property(functools.cached_property[T]):  # noqa: N801 (as the one o
         self.lock = nullcontext()
 
 
-def names_of(package: str) -> Callable[[str], Any]:
+def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package that imports a module when one of its names is first used.
 
-    Code that imports one module of the package does not pay for the others. The names are those that the package
-    imports for type checkers: they are read off its file, an import on each line.
+    Code that imports one module of the package does not pay for the others. The same names stand in an import for type
+    checkers, which `tests/base/test_laziness.py` compares.
+
+    `modules`: by module, as in an import of the package: the names that the package offers of it, with spaces between.
     """
+    places = {name: module for module, names in modules.items() for name in names.split()}
     offers = sys.modules[package]
-    text = Path(str(offers.__file__)).read_text(encoding="utf-8")
-    imports = re.findall(r"^    from (\.\S+) import (.+)$", text, re.MULTILINE)
-    places = {name.partition(" ")[0]: module for module, names in imports for name in names.split(", ")}
     offers.__dir__ = lambda: sorted({*vars(offers), *places})  # type: ignore[method-assign] # PEP 562; autodoc asks it
     vars(offers).setdefault("__all__", sorted(places))
 

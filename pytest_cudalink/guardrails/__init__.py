@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from .routing import process_wide_guard_rails as process_wide_guard_rails
     from .routing import uninstall as uninstall
 else:
-    __getattr__ = names_of(__name__)
+    __getattr__ = names_of(
+        __name__,
+        {
+            ".guard": "DRIVER_COMPATIBILITY_VARIABLE MODE_VARIABLE MODES CompatibilityGuardRails",
+            ".items": "CompatibilityCheckError CompatibilityInsufficientMetadataError CompatibilityWarning "
+            "DriverCtkCompatibilityError Item Verdict",
+            ".pipelines": "Pipeline",
+            ".routing": "Routing declare_pipeline install installed process_wide_guard_rails uninstall",
+        },
+    )
 
 keep_old_paths(__name__)

@@ -23,4 +23,15 @@ if TYPE_CHECKING:
     from .options import ProgramOptions as ProgramOptions
     from .program import Program as Program
 else:
-    __getattr__ = names_of(__name__)
+    __getattr__ = names_of(
+        __name__,
+        {
+            "..probes.libcuda": "DriverNotFoundError",
+            "._linker": "Linker",
+            ".dispatch": "Decision choose_backend explain",
+            ".errors": "CompileError LinkError VersionSkewError",
+            ".objectcode": "ObjectCode",
+            ".options": "LinkerOptions ProgramOptions",
+            ".program": "Program",
+        },
+    )

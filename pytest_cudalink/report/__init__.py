@@ -12,6 +12,6 @@ from ..base.laziness import names_of
 if TYPE_CHECKING:
     from .records import RecordError, Recording, Writer, read
 else:
-    __getattr__ = names_of(__name__)
+    __getattr__ = names_of(__name__, {".records": "RecordError Recording Writer read"})
 
 __all__ = ["RecordError", "Recording", "Writer", "read"]

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from .base import ForcedBackendError, LinkEvent, LinkInput, StaleRecipeError, Target
     from .steering import UnsteeredLink, Watch, watch
 else:
-    __getattr__ = names_of(__name__)
+    __getattr__ = names_of(
+        __name__,
+        {
+            ".base": "ForcedBackendError LinkEvent LinkInput StaleRecipeError Target",
+            ".steering": "UnsteeredLink Watch watch",
+        },
+    )
 
 __all__ = [
     "BackendChoice",

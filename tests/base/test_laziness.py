@@ -1,6 +1,8 @@
 """Packages that import a module when one of its names is first used."""
 
 import ast
+import compileall
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -18,17 +20,31 @@ PACKAGES = sorted(
 )
 
 
+def _seen_by_type_checkers(package: str) -> set[tuple[str, str]]:
+    """Return the module and name of each import for type checkers."""
+    tree = ast.parse(Path(import_module(package).__file__).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and node.orelse]
+    return {("." * node.level + node.module, name.name) for node in block.body for name in node.names}
+
+
+def _given_at_run_time(package: str) -> set[tuple[str, str]]:
+    tree = ast.parse(Path(import_module(package).__file__).read_text(encoding="utf-8"))
+    (call,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args[1:]]
+    modules = ast.literal_eval(call.args[1])
+    return {(module, name) for module, names in modules.items() for name in names.split()}
+
+
 def test_packages_were_found():
     assert {"pytest_cudalink.audit", "pytest_cudalink.linker"} <= {*PACKAGES}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_are_those_that_type_checkers_see(package):
-    module = import_module(package)
-    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    (block,) = [node for node in tree.body if isinstance(node, ast.If) and node.orelse]
+    given = _given_at_run_time(package)
 
-    assert {name.name for node in block.body for name in node.names} <= {*module.__all__} <= {*dir(module)}
+    assert given == _seen_by_type_checkers(package)
+    module = import_module(package)
+    assert {name for _, name in given} <= {*module.__all__} <= {*dir(module)}
     for name in module.__all__:
         assert getattr(module, name) is not None
 
@@ -114,6 +130,26 @@ def test_public_names_stay():
         [sys.executable, "-Werror", "-c", IMPORTS], input=lines, capture_output=True, text=True, check=False
     )
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+@pytest.mark.slow  # it compiles the package
+def test_packages_without_their_sources(tmp_path):
+    """Frozen programs have compiled modules alone, and their packages the same names."""
+    copy = tmp_path / "pytest_cudalink"
+    shutil.copytree(FOLDER, copy, ignore=shutil.ignore_patterns("lib", "generated", "native", "__pycache__"))
+    assert compileall.compile_dir(copy, quiet=1, legacy=True)
+    for source in copy.rglob("*.py"):
+        source.unlink()
+    program = f"""
+import sys
+from importlib import import_module
+sys.path.insert(0, {str(tmp_path)!r})
+for package in {PACKAGES!r}:
+    module = import_module(package)
+    assert module.__file__.startswith({str(tmp_path)!r})
+    assert all(getattr(module, name) is not None for name in module.__all__)
+"""
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)
 
 
 @pytest.mark.parametrize(
