@@ -41,12 +41,12 @@ def chosen(scenario: Scenario) -> tuple[Subject, ...]:
 
 
 def child(scenario: Scenario, seed: int, numbers: range, board: Path, until: float) -> None:
-    """Use every image until a time of the monotonic clock; note its outcome on the board, before and after."""
+    """Use an image, and others until a time of the monotonic clock; note its outcome on the board, before and after."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     use = scenario.prepare()
     with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
         for number, subject, data in mutated(chosen(scenario), seed, numbers):
-            if time.monotonic() > until:
+            if number > numbers.start and time.monotonic() > until:
                 return
             notes[number] = Outcome.AT_WORK
             try:
@@ -105,7 +105,7 @@ class Crew:
         notes[at] = Outcome.HANG if code is None else Outcome.SIGNAL
         self._ends.append(f"input {at}: {'hung' if code is None else f'the process ended with {code}'}")
         rest = range(at + share.step, share.stop, share.step)
-        return self._started(rest) if rest else None
+        return self._started(rest) if rest and time.monotonic() < self._until else None
 
 
 def campaign(
@@ -120,7 +120,7 @@ def campaign(
     """Run one campaign and print its table; return whether it found nothing.
 
     `program` are the arguments with which Python runs the child processes; inputs with an outcome of
-    `shown` are listed. After `seconds` no further input is tried; a campaign that tried none fails.
+    `shown` are listed. After `seconds` a process tries no further input; a campaign that tried none fails.
     """
     scenario = SCENARIOS[name]
     command = [sys.executable, *program, name, f"--seed={seed}"]

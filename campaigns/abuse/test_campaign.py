@@ -27,22 +27,31 @@ def prepare():
 abuse.SCENARIOS["faulty"] = Scenario("faulty", frozenset({{"cubin"}}), prepare, emulated=False)
 if any(one.startswith("--child") for one in sys.argv):
     sys.exit(abuse.main())
-sys.exit(not abuse.campaign("faulty", 12, 1, 2, (__file__,)))
+sys.exit(not abuse.campaign("faulty", 12, 1, 2, (__file__,), seconds={seconds}))
 """
 
 
-def run(tmp_path: Path, deed: str, hang: int = 60) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, deed: str, hang: int = 60, seconds: int = 600) -> subprocess.CompletedProcess[str]:
     """Run a campaign of 12 inputs in two processes, each of which does `deed` for each input."""
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(deed=deed), encoding="utf-8")
+    program.write_text(PROGRAM.format(deed=deed, seconds=seconds), encoding="utf-8")
     env = {"PYTHONPATH": str(ROOT), "CUDALINK_ABUSE_HANG": str(hang)}
     return subprocess.run([sys.executable, program], capture_output=True, text=True, check=False, env=env)
 
 
-def test_sound_campaign(tmp_path: Path) -> None:
-    done = run(tmp_path, "pass")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "cubin: 12 accepted\n" in done.stdout
+@pytest.mark.parametrize(
+    ("deed", "seconds", "said"),
+    [
+        ("pass", 600, "12 accepted"),
+        ("pass", 0, "10 not tried, 2 accepted"),
+        ("os._exit(1)", 0, "10 not tried, 2 signal"),
+    ],
+)
+def test_seconds(tmp_path: Path, deed: str, seconds: int, said: str) -> None:
+    """However slow a machine is, each process tries an input."""
+    done = run(tmp_path, deed, seconds=seconds)
+    assert (done.returncode, done.stderr) == (deed != "pass", "")
+    assert f"cubin: {said}\n" in done.stdout
 
 
 @pytest.mark.parametrize(
