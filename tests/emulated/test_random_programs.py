@@ -78,11 +78,13 @@ PARTS = 4
 #: The calls of those programs that the emulated driver answers otherwise, by the program's seed.
 DIFFERING_TOO = {
     556: [35], 1563: [18], 1786: [20], 1978: [27], 2315: [23], 2433: [9], 2538: [34], 2683: [28], 2813: [25],
-    2825: [5], 3062: [15], 3150: [39], 3462: [22], 3613: [37], 3911: [28], 4295: [33], 4361: [39], 10850: [38],
+    2825: [5], 3150: [39], 3462: [22], 3613: [37], 3911: [28], 4295: [33], 4361: [39], 10850: [38],
     11260: [28], 11618: [37], 100248: [19], 100431: [21],
 }  # fmt: skip
 #: Reads a million bytes behind a handle as memory of the host, so that what lies there decides.
 READS_BEHIND = 50679
+#: Uses a graph that went with its capture: malloc decides whether the graph of the next capture has its address.
+USES_A_LOST_GRAPH = 3062
 
 
 def differing(programs: list, ours: dict) -> dict[int, list[int]]:
@@ -105,7 +107,7 @@ def test_others_are_answered_as_recorded(part: int, recording, toolchain) -> Non
     used = spread([p for p in recording["programs"] if p[0] not in carried], GOALS["programs"])[part::PARTS]
     ours = comparer.replay(recording, used, processes=1)
     assert ended(used, ours) == []
-    compared = [recorded for recorded in used if recorded[1] != "order"]
+    compared = [recorded for recorded in used if recorded[1] != "order" and recorded[0] != USES_A_LOST_GRAPH]
     assert differing(compared, ours) == {r[0]: DIFFERING_TOO[r[0]] for r in compared if r[0] in DIFFERING_TOO}
 
 
