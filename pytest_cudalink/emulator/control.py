@@ -359,7 +359,7 @@ class DriverControl:
         self.injected: list[int] = []
         self._violations: list[Violation] = []
         #: Return something else after each call, and while there are violations that were not consumed.
-        self.signs = (library.cudalinkEventCount, library.cudalinkViolationCount, self._violations.__len__)
+        self.signs = (self.event_count, library.cudalinkViolationCount, self._violations.__len__)
         self._counted_before = self._count
         self._noted = self._watchers = 0
         self._hook: Any = None

@@ -34,7 +34,6 @@ Note = dict[str, Any]
 class Notes:
     """The file of this process, and how far it was read.
 
-    `header`: its first page, which begins with the number of lines.
     `above`: the file of the process above this one; empty if there is none.
     `apart`: whether this process has the devices for itself and the processes that it starts, although there is one.
     `pid`: the process that made it.
@@ -42,22 +41,26 @@ class Notes:
     """
 
     def __init__(self, above: str, *, apart: bool = False) -> None:
-        self.header, self.path, self._offset = _made()
+        self._header, self.path, self._offset = _made()
         self.above, self.pid = above, os.getpid()
         outermost = ("" if apart else _outermost(above)) or (self.path if self._offset == _LINES else "")
-        self.header[_OUTERMOST] = os.fsencode(outermost).ljust(_OUTERMOST.stop - _OUTERMOST.start, b"\0")
+        self._header[_OUTERMOST] = os.fsencode(outermost).ljust(_OUTERMOST.stop - _OUTERMOST.start, b"\0")
         self.at_exit: list[Callable[[list[Note]], object]] = []
         self._seen, self._looks = bytes(8), 0
 
+    def count(self) -> bytes:
+        """Return the number of lines so far, as the file has it."""
+        return self._header[:8]
+
     def take_counted(self) -> list[Note]:
         """Return the notes since the last look, if the count of lines has changed since then."""
-        return self.take() if self.header[:8] != self._seen else []
+        return self.take() if self.count() != self._seen else []
 
     def take(self) -> list[Note]:
         """Return the notes since the last look, of which a process that died may have left some uncounted."""
-        self._seen = self.header[:8]
+        self._seen = self.count()
         self._looks += 1
-        self.header[8:16] = self._looks.to_bytes(8, sys.byteorder)  # functions are noted once between two looks
+        self._header[8:16] = self._looks.to_bytes(8, sys.byteorder)  # functions are noted once between two looks
         notes: list[Note] = []
         with suppress(FileNotFoundError), open(self.path, "rb") as file:  # noqa: PTH123 (tests replace pathlib's)
             file.seek(self._offset)

@@ -55,8 +55,8 @@ class Descendants(RunPart):
         return self._notes.path
 
     def count(self) -> bytes:
-        """Return the number of notes so far, as bytes."""
-        return self._notes.header[:8]
+        """Return the number of notes so far, as their file has it."""
+        return self._notes.count()
 
     def forked(self) -> None:
         """Make this process, a copy of the one that made this object, the one that notes are for.
