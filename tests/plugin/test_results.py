@@ -221,6 +221,36 @@ def test_whatever_ends_a_run_late(run, pytester, conftest, test, code, fault) ->
 FIRST = "def test_one(): assert False\ndef test_two(): pass\n"
 
 
+TIMED = """
+import ctypes, gc, signal, weakref
+
+class Cycle:
+    def __init__(self): self.itself = self
+class Limit(weakref.ref): _as_parameter_ = signal.SIGALRM  # what C takes for it
+
+def fail(*_): pytest.fail("took too long")
+
+def test_leaves():
+    global limit
+    driver, made = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    assert driver.cuInit(0) == driver.cuDevicePrimaryCtxRetain(ctypes.byref(made), 0) == 0
+    assert driver.cuCtxSetCurrent(made) == driver.cuLinkCreate_v2(0, None, None, ctypes.byref(made)) == 0
+    gc.disable()
+    signal.signal(signal.SIGALRM, fail)
+    limit = Limit(Cycle(), ctypes.CDLL(None)["raise"])
+
+def test_goes_on(): gc.enable()
+"""
+
+
+def test_a_limit_of_time_while_garbage_is_collected(run) -> None:
+    """A signal, as of pytest-timeout, is the failure of the test that left the garbage, and the run goes on."""
+    result, recording = run(TIMED)
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["ERROR *::test_leaves - Failed: took too long"])
+    assert outcomes(recording) == {"test_leaves": ["error"], "test_goes_on": ["passed"]}
+
+
 @pytest.mark.slow
 def test_the_record_of_an_earlier_run(run, pytester, monkeypatch) -> None:
     """A run replaces it once it has run its tests; a failure is not lost to a run of other tests."""

@@ -131,12 +131,15 @@ class Reporter(RunPart):
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
         phase, ends, now = Phase(item, call), call.when == "teardown", self._read(failed=call.excinfo is not None)
-        # destroy what the test leaves behind: collecting all garbage takes longer than most tests
-        if ends and any(check.leaves() for check in self._asked["leaves"]):
-            getattr(item, "funcargs", {}).clear()  # the values of fixtures would live until the next test
-            gc.collect()
-        for check in self._asked["look"]:
-            check.look(phase)
+        try:
+            # destroy what the test leaves behind: collecting all garbage takes longer than most tests
+            if ends and any(check.leaves() for check in self._asked["leaves"]):
+                getattr(item, "funcargs", {}).clear()  # the values of fixtures would live until the next test
+                gc.collect()
+            for check in self._asked["look"]:
+                check.look(phase)
+        except pytest.fail.Exception:  # a limit of time, as of pytest-timeout, which would end the run here
+            call.excinfo = call.excinfo or pytest.ExceptionInfo.from_current()
         phase.report = report = yield
         if not report.passed:
             self._awake, self._asked = 2, self._all
