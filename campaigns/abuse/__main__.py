@@ -1,6 +1,6 @@
 """Run campaigns and print what became of each kind of image; see the package.
 
-    python -m campaigns.abuse [SCENARIO ...] [--inputs=20000] [--seconds=N] [--seed=N] [--processes=N]
+    python -m campaigns.abuse [SCENARIO ...] [--inputs=20000] [--seconds=1200] [--seed=N] [--processes=N]
 
 Exit code 1: a child process died or hung, or an error was not one of those that the documentation names.
 """
@@ -152,8 +152,7 @@ def campaign(
     if died > 1 + int(most):  # a short run has no room for a share
         print(f"  {died} damaged cubins pass the reader and end the worker; at most {MOST_DEATHS:.1%} may")
         bad += 1
-    complete = tried > 0 if math.isfinite(seconds) else tried == inputs
-    return complete and not (bad or ends)
+    return tried > 0 and not (bad or ends)
 
 
 def main() -> int:
@@ -163,7 +162,7 @@ def main() -> int:
         "scenarios", nargs="*", metavar="SCENARIO", help=f"any of {', '.join(SCENARIOS)}; all if none is named"
     )
     parser.add_argument("--inputs", type=int, default=20_000, help="how many damaged images each campaign takes")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after N seconds, shared by the campaigns")
+    parser.add_argument("--seconds", type=float, default=1200, help="stop after N seconds, shared by the campaigns")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--deaths", action="store_true", help="list the inputs that ended a link worker")
@@ -179,10 +178,10 @@ def main() -> int:
         return 0
     names = options.scenarios or list(SCENARIOS)
     shown = (Outcome.WORKER_DIED, Outcome.WORKER_HUNG, Outcome.FATAL) if options.deaths else ()
-    seconds = options.seconds / len(names)
-    results = [
-        campaign(name, options.inputs, options.seed, options.processes, shown=shown, seconds=seconds) for name in names
-    ]
+    until, results = time.monotonic() + options.seconds, []
+    for number, name in enumerate(names):
+        seconds = max(until - time.monotonic(), 0) / (len(names) - number)
+        results.append(campaign(name, options.inputs, options.seed, options.processes, shown=shown, seconds=seconds))
     return 0 if all(results) else 1
 
 
