@@ -11,6 +11,7 @@ import tempfile
 import zlib
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -116,7 +117,7 @@ def try_round(seed: int) -> None:
 
 def _records() -> Use:
     setattr(merge, "_PARALLEL_FROM", sys.maxsize)  # noqa: B010 (a constant): the campaign has processes enough
-    with_rich = text.find_spec
+    with_rich = find_spec
 
     def use(_: Subject, data: bytes) -> Outcome:
         seed = zlib.crc32(data)

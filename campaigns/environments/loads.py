@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from operations import outcome  # type: ignore[import-not-found] (beside this script)
+from operations import outcome  # beside this script
 
 
 def needed(path: str) -> list[str]:

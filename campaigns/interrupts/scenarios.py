@@ -466,7 +466,7 @@ def check_records() -> None:
 
 def write_report() -> None:
     """Write a report over an older one."""
-    regular_files.write(_FOLDER / "report.html", "a new report")
+    regular_files.write_whole(_FOLDER / "report.html", "a new report")
 
 
 def check_report() -> None:
