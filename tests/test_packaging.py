@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from campaigns.release.__main__ import PYTHONS
-from campaigns.release.build import MACHINES, differences, target
+from campaigns.release.build import MACHINES, target
 from native_build import sources
 from pytest_cudalink import emulator
 from pytest_cudalink.base import compiler as cc
@@ -145,29 +145,6 @@ def test_wheel_has_nothing_of_the_folder_that_it_was_built_in(wheel: Path) -> No
     assert len({member.date_time for member in archive.infolist()}) == 1
 
 
-def test_flags_of_a_build_reach_the_compiler(tmp_path: Path) -> None:
-    """The flags of a release take the folder and the debug information out."""
-    built = []
-    for folder in (tmp_path / "one", tmp_path / "another-folder"):
-        folder.mkdir()
-        files = tuple(folder / f"part{number}.c" for number in range(2))
-        for number, file in enumerate(files):
-            file.write_text(f"const char *part{number}(void) {{ return __FILE__; }}\n", encoding="utf-8")
-        library = cc.SharedLibrary("libparts.so", files)
-        built.append(cc.build(library, folder / "lib", flags=sources.reproducible_flags(folder)).read_bytes())
-    assert built[0] == built[1]
-    assert b".debug_" not in built[0]
-
-
-def test_differences_of_two_builds(tmp_path: Path) -> None:
-    """A file that is missing, and one with other bytes, is named; equal ones are not."""
-    for folder, files in {"one": {"a": "1", "b": "1", "c": "1"}, "other": {"a": "1", "b": "2", "d": "1"}}.items():
-        (tmp_path / folder).mkdir()
-        for name, text in files.items():
-            (tmp_path / folder / name).write_text(text, encoding="utf-8")
-    assert differences((tmp_path / "one").iterdir(), (tmp_path / "other").iterdir()) == ["b", "c", "d"]
-
-
 @pytest.mark.parametrize("system", ["win32", "darwin"])
 def test_other_systems_get_pure_python(system: str, monkeypatch) -> None:
     """On Windows and macOS the build hook compiles nothing and asks for no compiler; the compiler names the system."""
@@ -230,19 +207,6 @@ def test_sessions_can_run_on_another_python() -> None:
 
 DRIVER = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 NATIVE = (*DRIVER, *(f"absent/{name}" for name in DRIVER))
-
-
-@pytest.mark.slow
-def test_wheel_has_the_native_libraries(wheel: Path) -> None:
-    """The native libraries and the link worker are in the wheel, which is for one platform and every Python 3."""
-    names = zipfile.ZipFile(wheel).namelist()
-    worker = zipfile.ZipFile(wheel).getinfo("pytest_cudalink/emulator/worker/lib/cudalink-link-worker")
-    assert worker.external_attr >> 16 & 0o111 == 0o111  # installers keep that it can be executed
-    assert "pytest_cudalink/emulator/worker/lib/libcudalink-worker.so" in names
-    assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
-    assert "pytest_cudalink/artifacts/lib/libcudalink-artifacts.so" in names
-    assert "pytest_cudalink/loader/jitlink/lib/libcudalink-jitlink-calls.so" in names
-    assert re.search("-py3-none-(?!any)", wheel.name)
 
 
 def test_libraries_beside_the_package() -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.conformance.programs import compare, record
+from campaigns.hardware.waits import save
 from pytest_cudalink.emulator.recorder import grade
 from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.asking import PRIVATE
@@ -89,7 +90,7 @@ def main() -> int:
     fitting = [program for program in recording["programs"] if _fits(program[2], program[3])]
     chosen = _chosen([program for program in fitting if _stable(program, recording["device"], recordings)], fitting)
     seeds = {entry[0] for entry in chosen}
-    recorder.save(recorder.PROGRAMS, [entry[:3] for entry in chosen])
+    save(recorder.PROGRAMS, [entry[:3] for entry in chosen])
     pairs = {
         record["devices"][0]["name"]: record["answers"]["two"]
         for record in reversed(recordings)
@@ -101,9 +102,9 @@ def main() -> int:
         told = {seed: said for seed, said in raw["answers"]["programs"].items() if int(seed) in seeds}
         name = f"driver-{raw['driver']}-{compare.profile(device)}.json.xz"
         answered = {**raw["answers"], **two, "programs": told}
-        recorder.save(recorder.PROGRAMS.with_name(name), {**raw, "answers": answered})
+        save(recorder.PROGRAMS.with_name(name), {**raw, "answers": answered})
     rest = [entry for entry in recording["programs"] if entry[0] not in seeds]
-    recorder.save(path, {**recording, "programs": rest, "and": recorder.RECORDED[0].name})
+    save(path, {**recording, "programs": rest, "and": recorder.RECORDED[0].name})
     sys.stdout.write(f"{len(chosen)} programs; {len(rest)} stay in the tests\n")
     return 0
 

@@ -110,7 +110,9 @@ def programs(folder: Path, options: argparse.Namespace) -> Result:
     table = result.table("Programs and calls", "compared with", "theme", "programs", "equal", "calls", "equal calls")
 
     def compared(name: str, other: dict[int, Any], machines: float = 0) -> None:
-        results = [programs_compare.compare(*recorded, ours=other[recorded[0]]) for recorded in mine if recorded[0] in other]
+        results = [
+            programs_compare.compare(*recorded, ours=other[recorded[0]]) for recorded in mine if recorded[0] in other
+        ]
         for theme in PROGRAMS:
             tally = programs_compare.tally(results, theme)
             if not tally.results:
@@ -187,7 +189,10 @@ def waits(folder: Path, options: argparse.Namespace) -> Result:
     out = folder / "waits.json.xz"
     _record("campaigns.hardware.waits", out, "--jobs=4", "--times=1", "--loading=LAZY", f"--seconds={options.seconds}")
     real = load(out)
-    others = {f"the recording of {name}": waits_compare.answers_in(record) for name, record in waits_compare.recorded().items()}
+    others = {
+        f"the recording of {name}": waits_compare.answers_in(record)
+        for name, record in waits_compare.recorded().items()
+    }
     table = result.table("Which calls wait", "compared with", "rows", "equal")
     for name, other in {"the table": waits_compare.said, **others}.items():
         tally = waits_compare.compare(real, other)

@@ -208,14 +208,3 @@ def test_a_stage_that_was_not_started_is_red(tmp_path: Path, monkeypatch) -> Non
     shown = pages.page(content)
     assert f"1 of {len(STAGES)} stages passed." in shown
     assert "**Not run**: the stage was not started. To run it: `nox -s gpu -- --stage fatbins`." in shown
-
-
-def test_pages_command(tmp_path: Path, monkeypatch) -> None:
-    """A file that came back from a machine is taken over under its name."""
-    monkeypatch.setattr(pages, "FOLDER", tmp_path / "hardware")
-    (tmp_path / "hardware").mkdir()
-    came = tmp_path / "came.json"
-    came.write_text(json.dumps(results()), encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["pages", str(came)])
-    assert pages.main() == 0
-    assert [path.name for path in (tmp_path / "hardware").iterdir()] == ["580.1-nvidia-x1-80gb.json"]

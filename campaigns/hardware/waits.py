@@ -973,7 +973,7 @@ class Recorder:
         print(json.dumps(about | {"counts": counts}))
 
 
-def save(file: Path, recording: dict[str, Any]) -> None:
+def save(file: Path, recording: Any) -> None:
     """Write a recording, compressed if the file is called so."""
     text = json.dumps(recording, separators=(",", ":")).replace("},{", "},\n{") + "\n"
     file.write_bytes(lzma.compress(text.encode(), preset=9) if file.suffix == ".xz" else text.encode())

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -37,42 +36,6 @@ def checkout(tmp_path: Path, **files: str) -> Path:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     return tmp_path
-
-
-def test_files(tmp_path: Path) -> None:
-    """The files of a suite are those of its patterns that are not left out, chosen by a part of their path."""
-    root = checkout(tmp_path, test_a="", graph__test_b="", cython__test_c="", helper="")
-    suite = Suite(**DEFINITION)
-
-    assert suite.is_in(root)
-    assert not suite.is_in(tmp_path / "here")
-    assert suite.test_files(root) == ["tests/graph/test_b.py", "tests/test_a.py"]
-    assert suite.test_files(root, "graph") == ["tests/graph/test_b.py"]
-    assert suite.test_files(root, "*_a.py") == ["tests/test_a.py"]
-
-
-def test_command() -> None:
-    """A suite of an installed package is run by the names of its modules."""
-    assert Suite(**DEFINITION).command("tests/test_a.py") == [
-        *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:randomly", "tests/test_a.py")
-    ]
-    skip = {**DEFINITION["skip"], "tests/test_a.py::test_flaky": "a reason"}
-    assert Suite(**{**DEFINITION, "skip": skip}).command("tests/test_a.py")[-2:] == [
-        *("--deselect=tests/test_a.py::test_flaky", "tests/test_a.py")
-    ]
-    packaged = Suite(**{**DEFINITION, "modules": "numba.cuda.tests"})
-    assert packaged.command("nocuda/test_nvvm.py")[-2:] == ["--pyargs", "numba.cuda.tests.nocuda.test_nvvm"]
-
-
-def test_every_definition_can_be_read() -> None:
-    """The suites of the file, each with a driver and a backend."""
-    defined = suites()
-
-    numba = {"numba-cuda cudadrv", "numba-cuda nocuda", "numba-cuda cudapy", "numba-cuda-mlir cudadrv"}
-    assert {"cuda.core", "cuda.bindings", "nvmath-python", *numba} <= set(defined)
-    assert all(suite.drivers and suite.backends and suite.packages for suite in defined.values())
-    assert defined["numba-cuda cudapy"].modules == defined["numba-cuda cudadrv"].modules
-    assert "numba-cuda[cu12]==0.30.4" in defined["numba-cuda cudapy"].packages_on("12.9")
 
 
 SUITE = """

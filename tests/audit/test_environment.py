@@ -521,30 +521,6 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
     assert len(asked) == 3
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("driver", "verdict"), [("12.8", "incoherent"), pytest.param("", None, marks=pytest.mark.weekly)]
-)
-def test_doctor_and_audit_have_one_verdict(driver: str, verdict: str | None, tmp_path, monkeypatch, capsys) -> None:
-    """Of this environment and of another one, which has the same wheels here: they ask the same rules."""
-    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    here = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-    (there := tmp_path / "lib" / here.parent.name / "site-packages").mkdir(parents=True)
-    for path in here.iterdir():
-        if path.name == "nvidia" or path.name.startswith(("nvidia_cuda", "nvidia_nv", "cuda_toolkit")):
-            (there / path.name).symlink_to(path)
-    options = ["--format=json", *([f"--driver={driver}"] if driver else []), "--environment"]
-    assert main(["doctor", "--json"]) in (0, 1, 2)
-    verdicts = [json.loads(capsys.readouterr().out)["verdict"]]
-    for prefix in ([], [str(tmp_path)]):
-        main(["audit", *options, *prefix])
-        verdicts.append((audit := json.loads(capsys.readouterr().out))["verdict"])
-    of_doctor = [finding["fix"] for finding in audit["findings"] if finding["kind"] == "doctor" and finding["fix"]]
-    assert all(command.startswith(f"uv pip uninstall --python {tmp_path} ") for command in of_doctor)  # there is no pip
-    assert bool(of_doctor) is (verdict == "incoherent")
-    assert verdicts[1:] == [verdict or verdicts[0]] * 2
-
-
 # -- the order in which the loader searches
 
 TAGS = {"RPATH": "-Wl,--disable-new-dtags", "RUNPATH": "-Wl,--enable-new-dtags"}

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.compat.atlas import atlas_of, load
-from tools import make_atlas, make_exports, make_nvml, new_major, new_release
-from tools.nvrtc_facts import Facts
+from tools import make_atlas, make_exports, new_major, new_release
 
 ROOT = Path(__file__).parents[2]
 NEWEST, BEFORE = "13.5", "13.4"
@@ -140,37 +139,6 @@ def test_architectures_come_and_go(data) -> None:
     assert '75 = { since = "12.0", dropped = "13.6" }\n80 = ' in text
 
 
-def test_facts_of_a_release(data, monkeypatch) -> None:
-    """A release gets its row, a guessed driver, and the number of its LTO-IR; an unknown ELF header is named."""
-    facts = Facts((9, 6), (2, 140), 68, {90: "a", 100: "af"}, {90: 65, 100: 66})
-    monkeypatch.setattr("tools.nvrtc_facts.facts_of", lambda _: facts)
-    monkeypatch.setattr(new_release.toolchains, "add", lambda _: new_release.toolchains.installed()[0])
-    monkeypatch.setattr("tools.make_names.main", lambda: 0)
-    monkeypatch.setattr(new_release, "_architectures", lambda *_: [])
-    said = new_release.facts("13.6")
-    assert said[0].startswith("releases.toml: driver 625.10.01 is the branch that follows in order: which one do the ")
-    assert said[1:] == ["emulator/images.toml: cubins of 13.6 have an EI_OSABI that the table lacks (sm_100: 66)"]
-    releases = (data / "releases.toml").read_text(encoding="utf-8")
-    assert '"13.6" = { driver = "625.10.01", ptx-isa = [9, 6], nvvm-ir = [2, 140] }\n\n# Oldest driver' in releases
-    device_code = (data / "device_code.toml").read_text(encoding="utf-8")
-    assert '\n68 = "13.6"\n' in device_code
-    assert re.search(r"^#.* to 13\.6\b", device_code, re.MULTILINE)
-    assert new_release.facts("13.6") == said[1:]  # a second time the driver is known
-
-
-def test_functions_of_nvml_are_added(data, monkeypatch) -> None:
-    """A header adds the functions that no row has."""
-    header = data / "nvml.h"
-    declaration = "nvmlReturn_t DECLDIR {}({});\n"
-    header.write_text(
-        declaration.format("nvmlInit_v2", "void") + declaration.format("nvmlNew", "nvmlDevice_t a, int *b")
-    )
-    monkeypatch.setattr(make_nvml, "OUT", data / "emulator/nvml_names.toml")
-    before = new_release._table("emulator/nvml_names.toml")["functions"]
-    assert make_nvml.add("13.6", header) == ["nvmlNew"]
-    assert new_release._table("emulator/nvml_names.toml")["functions"] == before | {"nvmlNew": ["13.6", "dp"]}
-
-
 def test_an_unknown_release(data, monkeypatch, capsys) -> None:
     """A release that the index does not have, and a word that is not one, end with a sentence; nothing is written."""
     monkeypatch.setattr("tools.make_toolkit_extras.main", lambda _: 0)
@@ -200,46 +168,6 @@ def test_places_that_name_majors() -> None:
     texts = [place.split(": ", 1)[1] for place in places]
     assert 'MAJORS: Final = ("11", "12", "13", "none")' in texts
     assert not [text for text in texts if text.startswith(("#", '"""', "/*"))]
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("x = (11, 12, 13)", True),
-        ('x = {"12": 1, "13": 2}', True),
-        ("x = {12: 1, 14: 2}", True),
-        ("if version.major < 13: pass", True),
-        ('x = f"nvidia-nvjitlink-cu12=={y}"', True),
-        ('x = "libcudart.so.12"', True),
-        ('"""A docstring of libcudart.so.12 and nvidia-x-cu12."""', False),
-        ("x = (1, 12, 13)", False),
-        ("x = (12, *y, 11)", False),
-        ("if version.minor < 13: pass", False),
-        ("if version.major < 3: pass", False),
-    ],
-)
-def test_what_names_a_major(code, expected) -> None:
-    """A collection of majors alone, a comparison with one, and a word with one; a docstring is no code."""
-    assert [*new_major._of_python([code])][:1] == [1] * expected
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ('cu13 = ["cuda-bindings>=13"]', True),
-        ('x = ["cuda-toolkit<14"]', True),
-        ('majors = ["11", "12", "13"]', True),
-        ("  int major = 13, minor = 0;", True),
-        ('names = ["libnvrtc.so.13"] # x', True),
-        ("# cu13, majors 12, 13", False),
-        ("x = 1; /* libcudart.so.12 */", False),
-        ('"12.0" = "13.0"', False),
-        ('x = ["rich>=13"]', False),
-    ],
-)
-def test_what_names_a_major_in_other_files(line, expected) -> None:
-    """Tables and C: the same words; comments do not count."""
-    assert bool([*new_major._of_text([line])]) is expected
 
 
 @pytest.mark.weekly

@@ -328,9 +328,3 @@ class _Dying:
 def test_a_program_stops_at_a_signal() -> None:
     answers = execute([["cuInit", 0], ["cuInit", 0], ["cuInit", 0]], Interpreter(_Dying()))
     assert answers == [[0], ["signal", "SIGABRT"]]
-
-
-def test_a_recording_comes_back_as_it_was_saved(tmp_path) -> None:
-    written = {"driver": "1", "programs": [[1, "core", [["cuInit", 0]], [[0]]]]}
-    recorder.save(tmp_path / "recording.json.xz", written)
-    assert load(tmp_path / "recording.json.xz") == written

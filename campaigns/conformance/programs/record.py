@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from campaigns.hardware.waits import save
 from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.asking import OpenedLibraries, described
 from pytest_cudalink.emulator.recorder.execute import execute
@@ -109,7 +110,7 @@ def main() -> int:
     recording = record(seeds, options.processes, options.seconds, options.devices)
     took = time.monotonic() - started
     programs = recording["programs"]
-    recorder.save(options.out, {**recording, "programs": sorted([*earlier, *programs], key=lambda row: int(row[0]))})
+    save(options.out, {**recording, "programs": sorted([*earlier, *programs], key=lambda row: int(row[0]))})
     for key in ("driver", "cuda", "device", "arch", "error"):
         if key in recording:
             print(f"{key}: {recording[key]}")

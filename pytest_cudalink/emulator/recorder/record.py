@@ -192,12 +192,6 @@ def load(path: Path) -> Any:
     return json.loads(unpacked)
 
 
-def save(path: Path, recording: Any) -> None:
-    """Write a compressed file."""
-    with lzma.open(path, "wt", encoding="utf-8", preset=9) as file:
-        json.dump(recording, file, separators=(",", ":"))
-
-
 @cache
 def questions() -> tuple[DriverQuestion, ...]:
     """Return every question, those first that show most."""
