@@ -312,14 +312,14 @@ resource.setrlimit(resource.RLIMIT_AS, (size, -1))
 with tempfile.TemporaryFile() as said:
     stderr = os.dup(2)
     os.dup2(said.fileno(), 2)
-    code = cuda.cuMemAlloc_v2(byref(out), 1 << 30)
+    code = cuda.cuMemAlloc_v2(byref(out), 20 << 30)
     os.dup2(stderr, 2)
     said.seek(0)
     text = said.read().decode()
 assert code == 2 and read(small, 5) == b"small"
 what, why = text.split("; ")
 assert what == (
-    "cudalink: the emulated driver cannot reserve 2052 MiB of addresses for device memory: Cannot allocate memory")
+    "cudalink: the emulated driver cannot reserve 40964 MiB of addresses for device memory: Cannot allocate memory")
 assert why == f"raise the limit of its address space (ulimit -v), which is {size >> 20} MiB\\n"
 """,
     "what_is_not_there": """
@@ -332,4 +332,5 @@ assert "MULTICAST" in refused("cuMulticastCreate", byref(out), byref(out))
 assert "MULTICAST" in refused("cuMulticastGetGranularity", byref(out), byref(out), 0)
 """,
 }
-test_programs = programs(PROGRAMS, HEAD, addresses_are_taken_again_late={"device": "memory=64GiB"})
+MUCH = {"device": "memory=64GiB"}
+test_programs = programs(PROGRAMS, HEAD, addresses_are_taken_again_late=MUCH, a_limited_address_space=MUCH)

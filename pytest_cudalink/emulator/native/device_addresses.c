@@ -47,11 +47,11 @@ static void *out_of_reach(uintptr_t where, size_t size) {
   return mmap((void *)where, size, PROT_NONE, flags, -1, 0);
 }
 
-/* Says once why there are no addresses for an ordinary amount of memory. */
+/* Says once why there are no addresses, for an ordinary amount of memory or in a limited process. */
 static void say_why(size_t size, int error) {
   static bool said;
   struct rlimit limit;
-  if (said || size > FIRST_RANGE || getrlimit(RLIMIT_AS, &limit)) return;
+  if (said || getrlimit(RLIMIT_AS, &limit) || (size > FIRST_RANGE && limit.rlim_cur == RLIM_INFINITY)) return;
   said = true;
   fprintf(stderr, "cudalink: the emulated driver cannot reserve %zu MiB of addresses for device memory: %s; ",
           2 * size >> 20, strerror(error));
