@@ -19,7 +19,7 @@
 
 #include <pthread.h>
 
-typedef void Forget(void);
+typedef void Hook(void);
 
 /* Has a lock be open in every forked child: the linker lays all of a library side by side. */
 #define OPEN_IN_CHILDREN(lock) ON_LIST(cl_locks, pthread_mutex_t *, &(lock), __LINE__)
@@ -29,7 +29,9 @@ typedef void Forget(void);
   OPEN_IN_CHILDREN(lock)
 #define OPEN_SHARED_IN_CHILDREN(lock) ON_LIST(cl_shared_locks, pthread_rwlock_t *, &(lock), __LINE__)
 /* Has a function be called in every forked child, once the locks are open. */
-#define FORGET_IN_CHILDREN(forget) ON_LIST(cl_forgetters, Forget *, forget, __LINE__)
+#define FORGET_IN_CHILDREN(forget) ON_LIST(cl_forgetters, Hook *, forget, __LINE__)
+/* Has a function be called as the library is loaded, by its one constructor. */
+#define START(start) ON_LIST(cl_starters, Hook *, start, __LINE__)
 #define ON_LIST(list, type, one, line) ON_LIST_AT(list, type, one, line)
 #define ON_LIST_AT(list, type, one, line) static type const list##_##line __attribute__((section(#list), KEPT)) = one
 /* zig links with --gc-sections, by which lld drops what nothing names */

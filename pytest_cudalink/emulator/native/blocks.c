@@ -275,7 +275,7 @@ static void free_memory(const Block *block) {
   if (block->shared_end && block->origin == FROM_IPC)
     munmap((void *)((uintptr_t)block->shared_end & ~(cl_page_size() - 1)), cl_page_size());
   else if (block->shared_end) end_shared(block);
-  free(block->advice);
+  free(block->advice.parts);
   if (block->on_heap) free((void *)block->start);
   else if (block->pages_size) cl_pages_give(block->pages, block->pages_size);
   if (block->slab) free_slab(block->slab);

@@ -35,8 +35,11 @@ typedef struct Slab {
   size_t offset;
 } Slab;
 
-/* What cuMemAdvise and cuMemPrefetchAsync said of some pages of a block. */
-typedef struct Advice Advice;
+/* What cuMemAdvise and cuMemPrefetchAsync said of a block: parts side by side that cover it; none: nothing. */
+typedef struct {
+  struct Part *parts;
+  size_t count, room;
+} Advice;
 
 typedef struct {
   uintptr_t start;
@@ -66,7 +69,7 @@ typedef struct {
   uint64_t end_number;   /* in `shared_end` */
   SharedEnd *shared_end; /* of memory that another process has, or that is of one; NULL: of other memory */
   uint64_t id;
-  Advice *advice; /* freed with it, as one block of malloc */
+  Advice advice; /* its parts are freed with it */
 } Block;
 
 /* Enters a block, and gives it its `id`; CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED if it overlaps another one. */

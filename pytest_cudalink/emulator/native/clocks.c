@@ -2,23 +2,18 @@
 #include "clocks.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { CLOCK_STEP = 16 };
+#include "grow.h"
 
 uint64_t cl_clock_count(const Clock *clock, unsigned chain) {
   return clock && chain < clock->size ? clock->counts[chain] : 0;
 }
 
-static bool reach(Clock **clock, unsigned size) {
-  if (*clock && size <= (*clock)->size) return true;
-  unsigned there = *clock ? (*clock)->size : 0;
-  size = (size + CLOCK_STEP - 1) / CLOCK_STEP * CLOCK_STEP;
-  Clock *grown = realloc(*clock, sizeof **clock + size * sizeof *grown->counts);
-  if (!grown) return cl_order_ends("memory is out"), false;
-  memset(grown->counts + there, 0, (size - there) * sizeof *grown->counts);
-  grown->size = size;
-  *clock = grown;
+/* A clock is an array of words, of which the first counts the others. */
+static bool reach(Clock **clock, uint64_t size) {
+  size_t words = *clock ? (*clock)->size + 1 : 0;
+  if (!cl_grow(clock, size, &words, sizeof(uint64_t))) return cl_order_ends("memory is out"), false;
+  (*clock)->size = words - 1;
   return true;
 }
 

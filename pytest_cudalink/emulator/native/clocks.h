@@ -7,7 +7,7 @@ enum { CHAINS = 1024 };
 
 /* How often each chain was counted, which it is for each work on it. Work on one chain is in order. */
 typedef struct Clock {
-  unsigned size;
+  uint64_t size;
   uint64_t counts[];
 } Clock;
 

@@ -101,7 +101,7 @@ static void visit(AddressNode *node, const Query *wanted, Visit *each, void *dat
 }
 
 void cl_conflicts_forget(const Clock *known) {
-  for (unsigned chain = 0; chain < (known ? known->size : CHAINS); chain++)
+  for (unsigned chain = 0; chain < (known && known->size < CHAINS ? known->size : CHAINS); chain++)
     while (lists[chain].oldest && (!known || known->counts[chain] >= lists[chain].oldest->op->count))
       drop(lists[chain].oldest);
 }

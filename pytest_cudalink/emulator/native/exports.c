@@ -1,6 +1,7 @@
 /* Every symbol: a weak form that says "not implemented", or that it is too old, overridden by the files that implement
    it, and its address.
    The library has those of all releases, and hides those that the driver of the configured version does not export. */
+#include "locks.h"
 #include "own_symbols.h"
 #include "queues.h"
 
@@ -40,9 +41,11 @@ static const NewerName newer_names[] = {
 };
 #undef HIDDEN_NAMES
 
-__attribute__((constructor)) static void start(void) {
+static void start(void) {
   cl_start_contexts();
   cl_start_streams();
   cl_start_queues();
   cl_hide_names(newer_names, sizeof newer_names / sizeof *newer_names);
 }
+
+START(start);

@@ -1,41 +1,30 @@
 /* Managed memory: advice and prefetches, remembered for each range of pages. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "blocks.h"
 #include "capture.h"
 #include "config.h"
 #include "devices.h"
+#include "grow.h"
 
 enum { LAST_PREFETCH = 7 }; /* besides CUmem_advise: what to remember */
 
 /* What holds for some pages of a block, up to an offset. */
-typedef struct {
+typedef struct Part {
   size_t end;
   bool read_mostly, accessed_by_host;
   uint64_t accessed_by; /* devices, one bit each */
   Location preferred, prefetched;
 } Part;
 
-/* Parts side by side, that cover a block. */
-struct Advice {
-  size_t count;
-  Part parts[];
-};
-
 /* -- remembering -- */
 
-/* The advice of a block, with room for two parts more; NULL if memory is out. */
-static Advice *with_room(Block *block) {
-  size_t count = block->advice ? block->advice->count : 1;
-  Advice *advice = realloc(block->advice, sizeof *advice + (count + 2) * sizeof *advice->parts);
-  if (!advice) return NULL;
-  if (!block->advice) {
-    advice->count = 1;
-    advice->parts[0] = (Part){.end = cl_rounded(block->size, cl_page_size())};
-  }
-  block->advice = advice;
-  return advice;
+/* Makes room for two parts more in the advice of a block; false if memory is out. */
+static bool make_room(Block *block) {
+  Advice *advice = &block->advice;
+  if (!cl_grow(&advice->parts, advice->count + 2, &advice->room, sizeof *advice->parts)) return false;
+  if (!advice->count) advice->parts[advice->count++].end = cl_rounded(block->size, cl_page_size());
+  return true;
 }
 
 /* Makes an offset the end of a part. */
@@ -80,9 +69,10 @@ static CUresult remember(CUdeviceptr start, size_t size, int what, const Locatio
   size_t from, to;
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   Block *block = managed_block(start, size, &from, &to);
-  Advice *advice = block ? with_room(block) : NULL;
-  if (block && !advice) result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (advice) {
+  if (block && !make_room(block)) {
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  } else if (block) {
+    Advice *advice = &block->advice;
     split(advice, from);
     split(advice, to);
     size_t begin = 0;
@@ -256,7 +246,7 @@ static Part common(const Advice *advice, size_t from, size_t to) {
   Part all = {0};
   size_t begin = 0;
   bool first = true;
-  for (size_t at = 0; advice && at < advice->count; begin = advice->parts[at++].end) {
+  for (size_t at = 0; at < advice->count; begin = advice->parts[at++].end) {
     const Part *part = &advice->parts[at];
     if (part->end <= from || begin >= to) continue;
     if (first) all = *part;
@@ -316,7 +306,7 @@ static CUresult range_attributes(void **out, const size_t *sizes, const int *att
   for (size_t at = 0; at < count; at++)
     if (check_attribute(out[at], sizes[at], attributes[at])) return CUDA_ERROR_INVALID_VALUE;
   const Block *block = managed_block(start, size, &from, &to);
-  Part part = block ? common(block->advice, from, to) : (Part){0};
+  Part part = block ? common(&block->advice, from, to) : (Part){0};
   cl_block_unlock();
   for (size_t at = 0; at < count && block; at++) write_attribute(&part, out[at], sizes[at], attributes[at]);
   return block ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

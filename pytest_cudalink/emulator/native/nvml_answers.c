@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "locks.h"
 #include "nvml.h"
 #include "own_symbols.h"
 
@@ -34,8 +35,10 @@ static const struct {
 #undef DROPPED_NAMES
 };
 
-__attribute__((constructor)) static void hide_names(void) {
+static void hide_names(void) {
   cl_hide_names(newer_names, sizeof newer_names / sizeof *newer_names);
   for (size_t at = 0; at < sizeof dropped_names / sizeof *dropped_names; at++)
     if (cl_config()->version >= dropped_names[at].until) cl_hide_names(&dropped_names[at].name, 1);
 }
+
+START(hide_names);

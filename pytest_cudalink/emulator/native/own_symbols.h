@@ -13,5 +13,5 @@ typedef struct {
 
 enum { NEVER_EXPORTED = INT_MAX };
 
-/* To be called by a constructor: what was bound to a name before stays bound. */
+/* To be called as the library is loaded: what was bound to a name before stays bound. */
 void cl_hide_names(const NewerName *names, size_t count);

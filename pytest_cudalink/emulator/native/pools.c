@@ -352,12 +352,12 @@ static bool is_behind(Work *work, const Stream *stream, bool by_events) {
 static uintptr_t take_over(Pool *pool, Work *work, size_t size) {
   Block taken;
   if (!cl_block_take(work->parameters.address, FROM_POOL, &taken)) return 0;
-  free(taken.advice);
+  free(taken.advice.parts);
   Block rest = taken;
   rest.start = work->parameters.address = taken.start + size;
   rest.size = taken.size > size ? taken.size - size : 0;
   rest.offset += size;
-  rest.advice = NULL;
+  rest.advice = (Advice){0};
   if (rest.size && !cl_block_enter(&rest)) return taken.start;
   cl_site_drop(taken.end);
   work->parameters = cl_no_work;
@@ -442,7 +442,7 @@ bool cl_pool_free(CUdeviceptr address, bool counted) {
     if (counted) ((Pool *)taken.owner)->used -= taken.size; /* cuMemFree counts nothing (measured: edges/pools_more) */
     take_back(taken.owner, taken.start, taken.size);
     cl_site_drop(taken.end);
-    free(taken.advice);
+    free(taken.advice.parts);
   } else if (found) {
     Pool *pool = taken.owner;
     if (--pool->live == 0 && pool->destroyed) cl_object_end(&pool->head);
