@@ -27,7 +27,7 @@ def written() -> str:
     lines = "".join(f"  {json.dumps(stem)},\n" for stem in sorted(stems))
     return (
         "# The libraries that the policies of manylinux and musllinux (PEP 600, PEP 656) let a wheel need, by stem.\n"
-        "# pytest_cudalink/audit/libraries.py reads it.\n"
+        "# pytest_cudalink/compat/libraries.py reads it.\n"
         "# Made by `python -m tools.make_policies` from the newest auditwheel; do not edit.\n"
         f"\nlibraries = [\n{lines}]\n"
     )

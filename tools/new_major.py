@@ -32,10 +32,7 @@ QUESTIONS: Final = {
         "all(one.distributions[RELEASE.major] for one in make_exports.LIBRARIES.values())"
     ),
     "data/exports: the libraries of the major": "exports.distributions('libnvJitLink')[RELEASE.major]",
-    "cuda_libraries.toml, majors: what an audit expects of each SONAME": (
-        "str(RELEASE.major) in read_table('cuda_libraries.toml')['majors']"
-    ),
-    "audit/libraries.py, MAJORS: what `cudalink audit --require` takes": "str(RELEASE.major) in libraries.MAJORS",
+    "cuda_libraries.toml, majors: what an audit expects of each SONAME": "str(RELEASE.major) in libraries.MAJORS",
     "stubs/c_source.py: callers compiled with the headers of the major": (
         "c_source.generate(load_catalog(), ['cudart'], folder, headers=RELEASE.major)"
     ),
@@ -59,13 +56,11 @@ _ASKED: Final = """
 import json, sys, tempfile, tomllib
 from pathlib import Path
 from pytest_cudalink import emulator, toolchains
-from pytest_cudalink.audit import libraries
-from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR, PTX_ISA, needs_for_ptx_isa
 from pytest_cudalink.linker import dispatch
 from pytest_cudalink.stubs import c_source
 from pytest_cudalink.stubs.catalog import load_catalog
-from pytest_cudalink.base.tables import read_table
+from pytest_cudalink.compat import exports, libraries
 from pytest_cudalink.versions import CudaVersion
 from tools import make_exports, make_toolchains
 TEXT, folder = sys.argv[1], Path(tempfile.mkdtemp(dir=sys.argv[2]))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest_cudalink
 from pytest_cudalink import probes
-from pytest_cudalink.environment.facts import driver_is_emulated
 from pytest_cudalink.guardrails.driver import driver_release
+from pytest_cudalink.probes.libcuda import is_emulated
 
 ROOT = Path(__file__).parents[2]
 _QUESTIONS = {
@@ -39,7 +39,7 @@ def machine_facts() -> dict[str, Any]:
         "driver": {
             "release": driver_release(),
             "cuda": str(probes.driver_version()),
-            "kind": "emulated" if driver_is_emulated() else "real",
+            "kind": "emulated" if is_emulated() else "real",
             "module": _kernel_module(),
         },
         "device": {"name": _device_name(), "arch": probes.device_arch(), **_clocks()},

@@ -4,8 +4,8 @@ import sys
 
 from campaigns.hardware.result import Result
 from pytest_cudalink import probes
-from pytest_cudalink.environment.facts import driver_is_emulated
 from pytest_cudalink.linker import sample
+from pytest_cudalink.probes.libcuda import is_emulated
 from pytest_cudalink.targets.base import Backend
 
 #: Kinds of input and backends that can link them; None lets the table choose.
@@ -42,7 +42,7 @@ def numbers() -> Result:
     """Return the largest deviation from NumPy of the kernel's values, for each way of linking."""
     result = Result()
     arch = probes.device_arch() or "sm_90"
-    if driver_is_emulated():
+    if is_emulated():
         result.skip("the kernel", "the emulated driver executes no kernels")
         return result
     table = result.table(

@@ -17,7 +17,7 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from campaigns.hardware.result import Result
-from pytest_cudalink.environment.facts import driver_is_emulated
+from pytest_cudalink.probes.libcuda import is_emulated
 
 BLOCKS = ("keys", "values", "info log", "error log")
 STEPS = ("create", "add", "complete", "destroy")
@@ -148,7 +148,7 @@ def touched() -> Answers:
 def main() -> int:
     """Print the result."""
     result = Result()
-    if driver_is_emulated():
+    if is_emulated():
         result.skip("the pages", "the emulated driver reads and writes through the kernel, where no page bites")
         result.write()
         return 0

@@ -14,7 +14,7 @@ from ..base.laziness import names_of
 
 if TYPE_CHECKING:
     from ..base.budget import AuditError as AuditError
-    from .libraries import MAJORS as MAJORS
+    from ..compat.libraries import MAJORS as MAJORS
     from .needs import Need as Need
     from .wheel import Audit as Audit
     from .wheel import AuditFinding as AuditFinding
@@ -26,7 +26,7 @@ else:
         __name__,
         {
             ".wheel": "Audit AuditFinding Dependency FileAudit audit",
-            ".libraries": "MAJORS",
+            "..compat.libraries": "MAJORS",
             ".needs": "Need",
             "..base.budget": "AuditError",
         },

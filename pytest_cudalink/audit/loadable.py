@@ -11,13 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from io import BytesIO
 from os import PathLike
 from typing import IO, Any, Final
 
 from ..base import elf
 from ..base.regular_files import open_regular
-from .libraries import cuda_functions, majors_of
+from ..compat.libraries import majors_of
+from ..environment.loader_search import expanded, is_relative, own_folders
 
 #: Files up to this size are read into memory.
 _IN_MEMORY: Final = 16 << 20
@@ -61,6 +63,15 @@ def count_read(data: elf.Buffer, size: int) -> None:
         data.count_read(size)
 
 
+@cache
+def cuda_functions() -> dict[str, str]:
+    """The functions of the stubs' catalog, each with the library that has it: every CUDA program calls some of them."""
+    from ..stubs.catalog import load_catalog
+
+    libraries = load_catalog().libraries.values()
+    return {function.symbol: library.stem for library in libraries for function in library.functions}
+
+
 @contextmanager
 def buffer(stream: IO[bytes]) -> Iterator[elf.Buffer]:
     """Return all bytes of a stream, which is on a disk if they are many."""
@@ -85,8 +96,6 @@ _NO_STRINGS: Final = frozenset(
     {".nv_fatbin", ".nvFatBinSegment", ".eh_frame", ".eh_frame_hdr", ".gcc_except_table", ".interp"}
 )
 _PROGBITS, _ALLOCATED, _EXECUTABLE = 1, 2, 4
-#: Bits and byte order of libraries that CUDA has none of.
-_OTHERS: Final = (b"\1\1", b"\1\2", b"\2\2")
 _MACHINES: Final = {62: "x86_64", 183: "aarch64"}
 #: Names that functions of CUDA's libraries have; for symbols whose library no version names.
 _CUDA_SYMBOL: Final = re.compile(rb"_{0,2}(?:cu|nv|curand)[A-Za-z]")
@@ -121,7 +130,7 @@ def read_elf(stream: IO[bytes]) -> LoadableLibrary | None:
     Raises ElfError if it is damaged.
     """
     with buffer(stream) as content:
-        image = _image(content)
+        image = elf.loadable(content)
         if image is None:
             return None
         functions = cuda_functions()
@@ -129,7 +138,7 @@ def read_elf(stream: IO[bytes]) -> LoadableLibrary | None:
         symbols = [symbol for symbol in image.symbols() if not symbol.is_defined or symbol.name in functions]
         undefined = [symbol for symbol in symbols if not symbol.is_defined]
         return LoadableLibrary(
-            *_names(image),
+            *image.linkage(),
             tuple((symbol.name, symbol.file, symbol.version) for symbol in undefined),
             frozenset(symbol.name for symbol in undefined if not symbol.is_weak and symbol.name in functions),
             frozenset(symbol.name for symbol in symbols if symbol.is_defined),
@@ -147,36 +156,17 @@ def read_dynamic(path: str | PathLike[str]) -> LoadableLibrary | None:
     Raises ElfError if it is damaged.
     """
     with open_regular(path) as file, buffer(file) as content:
-        image = _image(content)
+        image = elf.loadable(content)
         if image is None:
             return None
-        names = _names(image)
-        of_cuda = [library for library in names[1] if majors_of(library) is not None]
+        linkage = image.linkage()
+        of_cuda = [library for library in linkage.needed if majors_of(library) is not None]
         undefined = list(image.symbols(undefined_as=_CUDA_SYMBOL, files=of_cuda)) if of_cuda else []
         return LoadableLibrary(
-            *names,
+            *linkage,
             tuple((symbol.name, symbol.file, symbol.version) for symbol in undefined),
             weak=frozenset(symbol.name for symbol in undefined if symbol.is_weak),
         )
-
-
-def _image(content: elf.Buffer) -> elf.ElfImage | None:
-    head = elf.read_header(content)
-    if head is None:
-        if content[:4] == elf.MAGIC[:4] and content[4:6] not in _OTHERS:
-            raise elf.ElfError("its header is damaged")
-        return None
-    image = elf.ElfImage(content, head)
-    return image if image.is_dynamic else None
-
-
-def _names(image: elf.ElfImage) -> tuple[str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the SONAME, the needed libraries, and the two lists of folders of a library."""
-    rpath, runpath = (
-        tuple(folder for text in image.texts(tag) for folder in text.split(":") if folder)
-        for tag in (elf.DT_RPATH, elf.DT_RUNPATH)
-    )
-    return next(iter(image.texts(elf.DT_SONAME)), None), image.texts(elf.DT_NEEDED), rpath, runpath
 
 
 def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
@@ -216,8 +206,7 @@ def resolve(
 ) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
     """Return the files of the wheel that the dynamic loader takes for what each file needs, and those that load each.
 
-    A file's RUNPATH counts for that file alone; a file without one uses its RPATH and those of every file that loads
-    it. It also finds the libraries that were loaded for these. Libraries that a program opened before are not seen.
+    A file also finds the libraries that were loaded for those that load it. What a program opened before is not seen.
 
     `spend` is called for each file, and may raise.
     """
@@ -250,21 +239,14 @@ def searched(path: str, elves: Mapping[str, LoadableLibrary], above: Iterable[st
 
     `above`: the files that load it.
     """
-    folders = _folders(path, elves[path].runpath or elves[path].rpath)
-    if not elves[path].runpath:
-        folders += [f for loader in above if not elves[loader].runpath for f in _folders(loader, elves[loader].rpath)]
-    return folders
+    named = own_folders(path, elves, above)
+    relative = ((folder_of(file), folder) for file, folder in named if is_relative(folder))
+    return [posixpath.normpath(expanded(folder, origin)) for origin, folder in relative]
 
 
 def folder_of(path: str) -> str:
     """The folder below site-packages into which a file of a wheel is installed."""
     return posixpath.dirname(re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", path)) or "."
-
-
-def _folders(path: str, rpaths: tuple[str, ...]) -> list[str]:
-    """The folders of those RPATHs that are relative to the file."""
-    matches = [re.fullmatch(r"\$(?:ORIGIN|\{ORIGIN\})(?:/(.*))?", rpath) for rpath in rpaths]
-    return [posixpath.normpath(posixpath.join(folder_of(path), match[1] or "")) for match in matches if match]
 
 
 def loaded_by(path: str, loaders: Mapping[str, set[str]]) -> list[str]:

@@ -19,9 +19,9 @@ from packaging.version import Version
 from ..base.regular_files import open_regular
 from ..base.words import listed
 from ..compat import exports
+from ..compat.libraries import is_unversioned_symbol, majors_of, stem_of
 from ..compat.releases import NVVM_IR
 from ..versions import CudaVersion, Needs
-from .libraries import is_unversioned_symbol, majors_of, stem_of
 from .loadable import LoadableLibrary, buffer, read_dynamic
 from .opened import OpenedLibrary, stem_of_name
 from .scan import Scan, file_majors, scan_path

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 from ..base.tables import read_table
-from .libraries import majors_of, soname_of_dll, stem_of
+from ..compat.libraries import majors_of, soname_of_dll, stem_of
 
 #: Functions that open a library by its file name, and those of cuda.pathfinder, which take the name without "lib".
 _BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})

@@ -10,10 +10,10 @@ from typing import IO, Final, Literal
 from ..base.budget import AuditError, Budget
 from ..base.elf import Buffer
 from ..base.finding import Finding
+from ..compat.libraries import MAJORS, majors_of, stem_of
 from ..versions import CudaVersion, Needs
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
-from .libraries import MAJORS, majors_of, stem_of
 from .loadable import LoadableLibrary, buffer, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
 from .members import DEVICE_CODE, Members, members_of
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name

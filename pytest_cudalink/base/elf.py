@@ -23,6 +23,8 @@ Sliced: TypeAlias = "Buffer | _OpenFile"
 
 #: What such a file begins with; the first four bytes begin every ELF file.
 MAGIC: Final = b"\x7fELF\x02\x01"
+#: Bits and byte order of libraries that CUDA has none of.
+_OTHERS: Final = (b"\1\1", b"\1\2", b"\2\2")
 # of these three, only what is read here has a field
 HEADER: Final = Struct("<18xH12xQQ6xHHHHH")
 SEGMENT: Final = Struct("<I4xQQ8xQ16x")
@@ -91,6 +93,15 @@ class Symbol(NamedTuple):
     is_weak: bool
 
 
+class Linkage(NamedTuple):
+    """What a library needs, and where the loader looks for that."""
+
+    soname: str | None
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+
+
 def read_header(content: Sliced, at: int = 0) -> ElfHeader | None:
     """Return the header of the file that begins at a place; None if none does."""
     head = content[at : at + HEADER.size]
@@ -153,6 +164,14 @@ class ElfImage:
             self.tags.setdefault(tag, []).append(value)
         self.is_dynamic = DT_STRTAB in self.tags
         self._strings = self._offset_of(DT_STRTAB) or 0
+
+    def linkage(self) -> Linkage:
+        """Return the name of a library, the libraries that it needs, and the two lists of folders."""
+        rpath, runpath = (
+            tuple(folder for text in self.texts(tag) for folder in text.split(":") if folder)
+            for tag in (DT_RPATH, DT_RUNPATH)
+        )
+        return Linkage(next(iter(self.texts(DT_SONAME)), None), self.texts(DT_NEEDED), rpath, runpath)
 
     def texts(self, tag: int) -> tuple[str, ...]:
         """Return the strings of every tag of a kind."""
@@ -221,6 +240,20 @@ class ElfImage:
                 auxiliary += more
             at = at + following if following else None
         return versions
+
+
+def loadable(content: Buffer) -> ElfImage | None:
+    """Return a library of the form that CUDA has; None for files that the loader would not load, and of other forms.
+
+    Raises ElfError if it is damaged.
+    """
+    head = read_header(content)
+    if head is None:
+        if content[:4] == MAGIC[:4] and content[4:6] not in _OTHERS:
+            raise ElfError("its header is damaged")
+        return None
+    image = ElfImage(content, head)
+    return image if image.is_dynamic else None
 
 
 _MOST_PROGRAM_HEADERS: Final = 64  # the largest library of CUDA has 12

@@ -48,7 +48,7 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from .. import emulator, toolchains
-        from ..compat.wheels import own_version
+        from ..environment.wheels import own_version
 
         versions, releases = emulator.supported_versions(), toolchains.releases()
         sys.stdout.write(

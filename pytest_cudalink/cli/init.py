@@ -11,8 +11,8 @@ from typing import Final
 from ..audit.needs import has_runtime
 from ..base.regular_files import read_text
 from ..base.safe_text import complain, say
-from ..compat.wheels import files_of, installed_wheel
 from ..environment.installed import is_library, libraries_below
+from ..environment.wheels import files_of, installed_wheel
 from ..matrix import CellsError, load_cells
 from ..matrix.init import OLDEST_PYTEST, Change, older_pytest, on_runtime, plan_changes, projects_below
 from ..matrix.project import Project, warnings

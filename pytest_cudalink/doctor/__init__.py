@@ -23,8 +23,8 @@ from ..compat import atlas, exports, known_bad
 from ..compat.architectures import architecture_of, known_architectures
 from ..compat.names import DEFAULT_POLICY
 from ..compat.releases import DRIVER_RELEASES, LATEST_KNOWN, driver_named, ptx_isa_of
-from ..compat.wheels import TILEIRAS
 from ..environment.installed import find_place
+from ..environment.wheels import TILEIRAS
 from ..guardrails import attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.driver import DriverFacts

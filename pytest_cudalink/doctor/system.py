@@ -13,10 +13,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
-from ..audit.environment.library_search import is_any_reached
 from ..base import elf
 from ..base.install_command import Installer, installer_here
 from ..environment.installed import Place, find_place, read_distributions
+from ..environment.loader_search import is_any_reached
 from ..guardrails import _pathfinder, attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.guard import make_item

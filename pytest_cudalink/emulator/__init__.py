@@ -18,7 +18,7 @@ from ..base.words import did_you_mean, read_words
 from ..compat import names
 from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS, version_named
-from ..compat.wheels import NVJITLINK, files_of, installed_wheels
+from ..environment.wheels import NVJITLINK, files_of, installed_wheels
 from ..versions import CudaVersion
 from . import worker
 

@@ -1,4 +1,4 @@
-"""The environment of a run: `facts` reads what this machine has, `requirements` compares it with what a test needs.
+"""What is installed, how the loader searches, and what a test needs: the files of an environment, of which none runs.
 
-Import the two modules by name: `requirements` is pure and loads at start-up, `facts` brings the probes with it.
+Import the modules by name: `requirements` and `wheels` load at start-up.
 """

@@ -13,7 +13,7 @@ from ..base.install_command import install_command
 from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
 from ..compat.link_rules import ARCH, Statement, contents_of, expected, statements
 from ..compat.releases import DRIVER_RELEASES, PTX_ISA
-from ..compat.wheels import NVJITLINK, TILEIRAS
+from ..environment.wheels import NVJITLINK, TILEIRAS
 from ..linker.dispatch import Decision, explain, policies
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion, ranges

@@ -67,9 +67,7 @@ def _ask_cuda() -> Fact:
 
 
 def _ask_elsewhere() -> Fact:
-    from ..environment.facts import driver_version
-
-    version = driver_version()
+    version = probes.driver_version_elsewhere()
     if version is None:
         problem = elsewhere.driver().problem
         witness = f"no CUDA driver: {problem}" if problem else "cuDriverGetVersion failed"

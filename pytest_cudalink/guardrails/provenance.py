@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from ..audit import libraries
+from ..compat import libraries
 from ..loader.loads import LoadedObject, Opening
 from ..versions import CudaVersion
 

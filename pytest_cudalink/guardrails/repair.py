@@ -12,7 +12,7 @@ from ..audit.install_targets import accepts, common_version
 from ..base.install_command import NO_COMMAND, Command
 from ..compat.exports import brought_by, is_open, pinned_versions
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
-from ..compat.wheels import NVJITLINK
+from ..environment.wheels import NVJITLINK
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item, component_table
 

@@ -13,8 +13,8 @@ from ..base.finding import Finding
 from ..base.install_command import install_command
 from ..compat import atlas
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
-from ..compat.wheels import NVJITLINK, TILEIRAS
 from ..emulator.faults import name_of
+from ..environment.wheels import NVJITLINK, TILEIRAS
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..targets.base import Backend
 from ..versions import CudaVersion, Needs

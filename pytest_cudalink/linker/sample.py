@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from .. import probes
 from ..base.install_command import install_command
 from ..compat.architectures import parse_architecture
-from ..environment.facts import driver_is_emulated
 from ..probes import libcuda
 from ..targets.base import Backend
 from ..versions import CudaVersion
@@ -200,7 +199,7 @@ def describe_machine(arch: str | None = None) -> Machine:
     if arch is not None:
         parse_architecture(arch)
     device, driver, nvjitlink = probes.device_arch(), probes.driver_version(), probes.nvjitlink_version()
-    return Machine(arch or device or _FALLBACK_ARCH, device, driver, nvjitlink, driver_is_emulated())
+    return Machine(arch or device or _FALLBACK_ARCH, device, driver, nvjitlink, libcuda.is_emulated())
 
 
 def link_and_prove(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ..environment.loader_search import expanded
 from .loads import LoadedObject, Opening
 
 _LINE: Final = re.compile(r" *(\d+):\t(.*)", re.DOTALL)
@@ -28,7 +27,6 @@ _SEARCH: Final = re.compile(r"find library=(.+) \[\d+\]; searching", re.DOTALL)
 _TRIED: Final = re.compile(r" *trying file=(.+)", re.DOTALL)
 _INIT: Final = re.compile(r"calling init: (.+)", re.DOTALL)
 _START: Final = re.compile(r"(initialize program|transferring control): (.*)", re.DOTALL)
-_ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
 #: Most bytes that are read of the lists of one step; an import of PyTorch writes less than 2 MB.
 _MOST: Final = 64 << 20
 
@@ -131,7 +129,7 @@ class _Process:
         """Return the path of the file that the loader took for a name."""
         if "/" not in name:
             return self.tried.get(name, name)
-        return _ORIGIN.sub(lambda _: by.rpartition("/")[0] or ".", name)
+        return expanded(name, by.rpartition("/")[0] or ".")
 
     def image(self, folder: str, preloaded: Sequence[str]) -> LoadedImage:
         """Return what the list says so far."""
@@ -178,12 +176,3 @@ def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[L
             processes[pid] = _Process()
         processes[pid].read(line)
     return [*images, *(process.image(folder, preloaded) for process in processes.values())]
-
-
-def loader_cache() -> list[tuple[str, str]]:
-    """Return names and paths in the loader's cache, which keeps files that are gone until ldconfig runs again."""
-    program = shutil.which("ldconfig", path=f"/sbin:/usr/sbin:{os.environ.get('PATH', '')}")
-    if program is None:
-        return []
-    done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (the system's)
-    return re.findall(r"^\s+(\S+) \(.*?\) => (\S.*)$", done.stdout.decode("utf-8", "replace"), re.MULTILINE)

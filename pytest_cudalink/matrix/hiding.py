@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from ..base.words import listed
-from ..loader.loader_log import loader_cache
+from ..environment.loader_search import loader_cache
 
 #: The variable in which a run finds what was hidden, as JSON.
 HIDDEN_VARIABLE: Final = "CUDALINK_HIDDEN"

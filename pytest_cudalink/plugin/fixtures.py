@@ -54,9 +54,9 @@ class Cudalink(SimpleNamespace):
     @property
     def driver(self) -> CudaVersion | None:
         """CUDA version of the driver, real or faked; None when unknown."""
-        from ..environment.facts import driver_version
+        from .. import probes
 
-        return driver_version()
+        return probes.driver_version_elsewhere()
 
     @property
     def nvjitlink(self) -> CudaVersion | None:
@@ -69,8 +69,8 @@ class Cudalink(SimpleNamespace):
     def device_arch(self) -> str | None:
         """``"sm_90"`` of the current device, of the first one before this process has used the driver; or None."""
         from .. import probes
-        from ..environment.facts import device_arch
         from ..loader import contexts
+        from .records.facts import device_arch
 
         return probes.device_arch() if contexts.is_used() else device_arch()
 
@@ -285,8 +285,8 @@ def _skip(config: pytest.Config, needed: str, installed: str, remedy: str = "") 
 
 
 def _skip_unemulated(config: pytest.Config) -> NoReturn:
-    from ..environment.facts import Environment
     from .conditions.run_driver import remedy
+    from .records.facts import Environment
 
     driver = Environment()["driver"]
     present = f"{driver.value}, {driver.kind}" if driver.value else str(driver)

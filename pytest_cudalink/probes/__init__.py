@@ -17,7 +17,7 @@ from ..base import elf
 from ..base.elf import DamagedLibraryError as DamagedLibraryError  # of what `nvjitlink` raises
 from ..base.install_command import install_command
 from ..base.safe_text import warn as warn_caller
-from ..compat.wheels import NVJITLINK, files_of, installed_wheel
+from ..environment.wheels import NVJITLINK, files_of, installed_wheel
 from ..versions import CudaVersion
 from . import elsewhere, libcuda
 
@@ -273,6 +273,12 @@ def driver_version() -> CudaVersion | None:
     """
     faked = _fakes.get().driver
     return _real_driver_version() if faked is _UNSET else faked
+
+
+def driver_version_elsewhere() -> CudaVersion | None:
+    """As `driver_version`, without a call in this process; None where another process got no answer, too."""
+    faked = _fakes.get().driver
+    return elsewhere.driver().version if faked is _UNSET else faked
 
 
 def device_arch() -> str | None:

@@ -10,9 +10,9 @@ import site
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ..environment import loader_search
 from ..loader.loads import loaded_file
 from ..versions import CudaVersion
 from . import libcuda
@@ -57,13 +57,6 @@ _DEADLINE: Final = 60
 _OF_THE_RUN: Final = tuple(f"CUDALINK_EMULATOR_{name}" for name in ("EVENTS", "FAULTS", "NOTES"))
 #: Variables that decide what another process finds.
 _DECIDING: Final = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH")
-#: Where a loader looks besides, with the folder of conda's environments.
-_MULTIARCH: Final = getattr(sys.implementation, "_multiarch", "")
-_FOLDERS: Final = (
-    *("/lib64", "/usr/lib64", "/lib", "/usr/lib", f"{sys.prefix}/lib"),
-    *(f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}"),
-)
-_CACHE: Final = Path("/etc/ld.so.cache")
 #: Libraries by which cuda.pathfinder finds an nvJitLink that the loader finds, and beginnings of variables of toolkits.
 _OF_TOOLKIT: Final = ("libnvJitLink.so", "libcudart.so")
 _VARIABLES: Final = ("CONDA_", "CUDA_")
@@ -91,8 +84,12 @@ def may_be_emulated() -> bool:
 def driver(*, device: bool = False) -> ForeignAnswer:
     """Return what the driver answers that this process has loaded or would load; each answer is asked for once.
 
+    An emulated driver of this process says its version without a call.
+
     `device`: whether to initialize it, and ask for its device, too.
     """
+    if not device and may_be_emulated() and libcuda.is_emulated():
+        return ForeignAnswer(exists=True, version=CudaVersion.from_driver(libcuda.library().cudalinkEmulatorVersion()))
     loaded = loaded_file("libcuda.so.1") or ""
     deciding = tuple(map(os.environ.get, _DECIDING))
     for known in (device, True):
@@ -106,7 +103,7 @@ def driver(*, device: bool = False) -> ForeignAnswer:
 
 def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
     """Return what a driver answers, and its file."""
-    if not loaded and not _loader_may_find(libcuda.LIBRARY_NAME):
+    if not loaded and not loader_search.may_find(libcuda.LIBRARY_NAME):
         try:  # the loader itself says so, and loads nothing
             libcuda.library()
         except libcuda.DriverNotFoundError as error:
@@ -162,22 +159,8 @@ def _nvjitlink_may_exist() -> bool:
     return (
         any(name.startswith(_VARIABLES) for name in os.environ)
         or any(os.path.lexists(os.path.join(place, "nvidia")) for place in sites)  # noqa: PTH118 (of sys.path)
-        or _loader_may_find(*_OF_TOOLKIT)
+        or loader_search.may_find(*_OF_TOOLKIT)
     )
-
-
-def _loader_may_find(*beginnings: str) -> bool:
-    """Whether a library whose name begins so may be where loaders look."""
-    folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)), *_FOLDERS]
-    try:
-        for folder in filter(os.path.isdir, folders):
-            names = "/".join(["", *os.listdir(folder)])  # noqa: PTH208 (of a variable)
-            if any(f"/{beginning}" in names for beginning in beginnings):
-                return True
-        cache = _CACHE.read_bytes()
-    except OSError:  # a folder that cannot be read; or musl, where a missing file answers nothing
-        return True
-    return any(beginning.encode() in cache for beginning in beginnings)
 
 
 def cache_clear() -> None:

@@ -61,6 +61,14 @@ def library() -> ctypes.CDLL:
     raise DriverNotFoundError(f"no CUDA driver: {missing}; {remedy}, or use another backend", missing)
 
 
+def is_emulated() -> bool:
+    """Whether the driver library of this process is the emulated driver; False without a driver."""
+    try:
+        return hasattr(library(), "cudalinkEmulatorVersion")
+    except DriverNotFoundError:
+        return False
+
+
 def _says_missing(text: str) -> bool:
     """Whether the loader's message, in any language, says that this library is missing, and not one that it needs.
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ..base.safe_text import block, line
 from ..base.tables import grouped
 from ..base.words import counted, listed
-from ..compat.wheels import own_version
+from ..environment.wheels import own_version
 from . import views
 from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import KINDS, SYMBOLS, Comparison, figures, verdict

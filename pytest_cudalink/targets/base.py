@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from ..base.laziness import cached_property
-from ..compat.wheels import installed_wheel
+from ..environment.wheels import installed_wheel
 
 Backend = Literal["driver", "nvjitlink"]
 

@@ -434,9 +434,7 @@ class Watch:
 
 
 def _driver_version() -> str | None:
-    from ..environment.facts import driver_version
-
-    version = driver_version()
+    version = probes.driver_version_elsewhere()
     return None if version is None else str(version)
 
 

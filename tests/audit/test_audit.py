@@ -20,17 +20,9 @@ from hypothesis import strategies as st
 
 from pytest_cudalink.audit import Audit, AuditError, Dependency, FileAudit, audit, loadable
 from pytest_cudalink.audit.device_code import DeviceImage
-from pytest_cudalink.audit.libraries import (
-    cuda_functions,
-    is_foreign,
-    is_system,
-    is_unversioned_symbol,
-    majors_of,
-    sought_part,
-    stem_of,
-)
 from pytest_cudalink.audit.loadable import (
     LoadableLibrary,
+    cuda_functions,
     data_ranges,
     is_elf,
     loaded_by,
@@ -44,6 +36,14 @@ from pytest_cudalink.audit.wheel import audit_scan
 from pytest_cudalink.base.elf import HEADER, MAGIC, ElfError
 from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.cli import main
+from pytest_cudalink.compat.libraries import (
+    is_foreign,
+    is_system,
+    is_unversioned_symbol,
+    majors_of,
+    sought_part,
+    stem_of,
+)
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 

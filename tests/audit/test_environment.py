@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,8 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import doctor
 from pytest_cudalink.audit import install_targets
-from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment, conda, library_search
-from pytest_cudalink.audit.libraries import cuda_functions
-from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
+from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environment, conda
+from pytest_cudalink.audit.loadable import LoadableLibrary, cuda_functions, read_dynamic, read_elf
 from pytest_cudalink.base import tables
 from pytest_cudalink.base.elf import ElfError
 from pytest_cudalink.base.finding import Finding
@@ -25,7 +23,7 @@ from pytest_cudalink.base.install_command import Command, install_command
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat.releases import DRIVER_RELEASES
 from pytest_cudalink.doctor.system import System
-from pytest_cudalink.environment import installed
+from pytest_cudalink.environment import installed, providers
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.guardrails.items import Fact
 from tests.stubs.conftest import compile_c
@@ -34,7 +32,7 @@ from tests.stubs.conftest import compile_c
 @pytest.fixture(autouse=True)
 def _no_system(monkeypatch) -> None:
     """No toolkit and no driver of the machine counts; conda sees a driver of CUDA 13.0."""
-    monkeypatch.setattr(library_search, "_system_libraries", tuple)
+    monkeypatch.setattr(providers, "_system_libraries", tuple)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
 
 
@@ -519,33 +517,6 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
     made.site.rename(windows / "Lib/site-packages")
     assert doctor.examine_environment(windows) == audit_environment(windows)
     assert len(asked) == 3
-
-
-# -- the order in which the loader searches
-
-TAGS = {"RPATH": "-Wl,--disable-new-dtags", "RUNPATH": "-Wl,--enable-new-dtags"}
-LOADED = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(*{one.split()[-1] for one in open('/proc/self/maps')})"
-
-
-@pytest.mark.parametrize("named", [None, "$ORIGIN/../wheel", "$ORIGIN/../empty:$ORIGIN/../wheel", "$ORIGIN/../empty"])
-@pytest.mark.parametrize("tag", TAGS)
-def test_search_order_is_the_loaders(tag, named, made, monkeypatch) -> None:
-    """RPATH, LD_LIBRARY_PATH, RUNPATH: what the loader takes; where it finds none, a program preloads the wheel's."""
-    wheel = made.library("wheel/libcudart.so.12", "cudaMalloc")
-    made.library("ld/libcudart.so.12", "cudaMalloc")
-    (made.site / "empty").mkdir()
-    rpath = (f"-Wl,-rpath,{named}",) if named else ()
-    user = str(made.site / made.user("x/user.so", wheel, "cudaMalloc", TAGS[tag], "-Wl,-soname,user.so", *rpath))
-    owner = installed.Installed("nvidia-cuda-runtime-cu12", "12.9.79", "pip", "", files=(str(made.site / wheel),))
-    for variable in ("", "ld", "nowhere:empty", "empty:ld"):
-        if variable:
-            monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(str(made.site / folder) for folder in variable.split(":")))
-        done = subprocess.run([sys.executable, "-Sc", LOADED, user], capture_output=True, text=True, check=False)
-        folders = [Path(path).parent.name for path in done.stdout.split() if path.endswith("libcudart.so.12")]
-
-        provider = library_search.Providers([owner]).of("libcudart", 12, user)
-        assert provider is not None
-        assert [Path(provider.path).parent.name] == (folders or ["wheel"]), (variable, done.stderr)
 
 
 # -- the parts

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink.audit import AuditError, audit, loadable
-from pytest_cudalink.audit.libraries import majors_of, soname_of_dll, stem_of
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.cli import main
+from pytest_cudalink.compat.libraries import majors_of, soname_of_dll, stem_of
 
 _BASE = 0x1000  # where the only section lies in memory
 _RAW = 0x400  # and in the file

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.cli import main
-from pytest_cudalink.compat import wheels
+from pytest_cudalink.environment import wheels
 
 
 def _sparse(path: Path) -> None:

@@ -600,7 +600,6 @@ def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
 )
 def test_a_driver_that_another_process_asks(monkeypatch, version, problem, witness) -> None:
     """Where this one may not call it, it is known all the same whether there is a driver."""
-    from pytest_cudalink.environment import facts as of_environment
     from pytest_cudalink.guardrails import driver
     from pytest_cudalink.probes import libcuda
 
@@ -610,7 +609,7 @@ def test_a_driver_that_another_process_asks(monkeypatch, version, problem, witne
     facts = DriverFacts()
     facts.asks_elsewhere = True
     with monkeypatch.context() as patch:
-        patch.setattr(of_environment, "driver_version", lambda: version)
+        patch.setattr(driver.probes, "driver_version_elsewhere", lambda: version)
         patch.setattr(driver, "elsewhere", SimpleNamespace(driver=lambda: SimpleNamespace(problem=problem)))
         patch.setattr(libcuda, "call", call)
         cuda, here = facts.cuda(), DriverFacts().cuda()

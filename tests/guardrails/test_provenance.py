@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.audit import libraries
+from pytest_cudalink.compat import libraries
 from pytest_cudalink.guardrails import attribution, provenance
 from pytest_cudalink.guardrails.provenance import Library, ProcessEnvironment
 from pytest_cudalink.loader.loads import LoadedObject, Opening

@@ -10,11 +10,9 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.loader import loader_log
 from pytest_cudalink.matrix import hiding
 from pytest_cudalink.report import read
 from tests.nested import NO_AUTOLOAD
@@ -246,33 +244,6 @@ def test_places_that_patterns_match(tmp_path, monkeypatch) -> None:
         with pytest.raises(hiding.HidingError) as caught:
             hiding._places([pattern])
         assert str(caught.value) == f"hidden = {pattern!r} hides {what} ({path}); name the folder of the toolkit"
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ("2 libs\n\tliba.so.1 (libc6,x86-64) => /l/liba.so.1\n\tlibb.so => /b\n", [("liba.so.1", "/l/liba.so.1")]),
-        ("", []),
-    ],
-)
-def test_the_cache_of_the_loader(monkeypatch, output, expected) -> None:
-    """What ldconfig prints, wherever it is; nothing without it."""
-    asked: list[object] = []
-
-    def run(command, **options):
-        asked.append((command, options))
-        return SimpleNamespace(stdout=output.encode())
-
-    monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: f"{path}/{name}")
-    monkeypatch.setattr(loader_log.subprocess, "run", run)
-    monkeypatch.setenv("PATH", "/p")
-    assert loader_log.loader_cache() == expected
-    monkeypatch.delenv("PATH")
-    loader_log.loader_cache()
-    options = {"capture_output": True, "check": False, "timeout": 10}
-    assert asked == [([f"/sbin:/usr/sbin:{path}/ldconfig", "-p"], options) for path in ("/p", "")]
-    monkeypatch.setattr(loader_log.shutil, "which", lambda name, path: None)
-    assert loader_log.loader_cache() == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 
 from pytest_cudalink.base.finding import Finding, RerunFinding, Violation
 from pytest_cudalink.emulator import notes
-from pytest_cudalink.environment import facts as environment_facts
 from pytest_cudalink.guardrails import items
 from pytest_cudalink.loader.jitlink import jitlink_contract as jitlink_native
 from pytest_cudalink.plugin import pytest_private
@@ -47,6 +46,8 @@ from pytest_cudalink.plugin.watch.violation_checks import (
     last_look,
     watch_nvjitlink,
 )
+from pytest_cudalink.probes import elsewhere as in_another_process
+from pytest_cudalink.probes.elsewhere import ForeignAnswer
 from pytest_cudalink.report.asked_for import AskedFor
 from pytest_cudalink.report.records import FindingRecord
 from pytest_cudalink.versions import CudaVersion
@@ -1023,7 +1024,7 @@ GPU = MarkerPlan(requirements=(*TOOLKIT.requirements, SimpleNamespace(name="gpu"
 )
 def test_who_asks_for_the_driver(plan: MarkerPlan | None, settings: dict[str, str], asks: bool, monkeypatch) -> None:
     """A forced driver does; so do facts of a driver, and a driver that was chosen, where the run requires it."""
-    monkeypatch.setattr(environment_facts, "driver_exists", lambda: True)
+    monkeypatch.setattr(in_another_process, "driver", lambda: ForeignAnswer(exists=True))
     run = begun(**settings)
     run.part(Require)
     reports = [reported(run, when, Item(plan)) for when in PHASES]
@@ -1047,11 +1048,11 @@ def test_whether_a_test_ran_on_the_driver(phases, driver: bool, answer: str, mon
     """A skip means no, but not one that stands for a failure; the driver is looked for once."""
     looked = []
 
-    def exists() -> bool:
+    def answer_of_driver() -> ForeignAnswer:
         looked.append(driver)
-        return driver
+        return ForeignAnswer(exists=driver)
 
-    monkeypatch.setattr(environment_facts, "driver_exists", exists)
+    monkeypatch.setattr(in_another_process, "driver", answer_of_driver)
     run = begun(backend="driver")
     run.part(Require)
     for _ in range(2):

@@ -16,7 +16,6 @@ from pytest_cudalink.artifacts import read_words
 from pytest_cudalink.base.finding import Finding
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.control import DriverState
-from pytest_cudalink.environment import facts as environment_facts
 from pytest_cudalink.linker.errors import LinkError
 from pytest_cudalink.loader.jitlink.jitlink_calls import RefusedInput
 from pytest_cudalink.plugin import settings
@@ -311,7 +310,7 @@ def test_what_the_runtime_says(run, bare, text: str, explained: bool) -> None:
 )
 def test_a_refusal_that_a_library_swallowed(run, monkeypatch, text: str, explained: bool) -> None:
     """One that asks for an older release than the driver's did not get the answer to its question for the version."""
-    monkeypatch.setattr(environment_facts, "driver_version", lambda: None if "without" in text else V13_0)
+    monkeypatch.setattr(probes, "driver_version_elsewhere", lambda: None if "without" in text else V13_0)
     assert why(run, RuntimeError(text)) == ""
     run._emulated.refuse("cuGetExportTable")
     begin(run)
@@ -414,7 +413,7 @@ INSUFFICIENT = "CUDA driver version is insufficient for CUDA runtime version"
 @pytest.mark.parametrize("version", [V12_9, V13_0, None])
 def test_a_runtime_that_needs_a_newer_driver(bare, text: str, version, monkeypatch) -> None:
     """Where there is a driver its version is the reason; else the missing driver."""
-    monkeypatch.setattr(environment_facts, "driver_version", lambda: version)
+    monkeypatch.setattr(probes, "driver_version_elsewhere", lambda: version)
     reason = f"a driver of CUDA {version} serves" if isinstance(version, CudaVersion) else "this process finds no CUDA "
     assert why(bare, RuntimeError(text)).startswith(f"error  RuntimeError: {text}\nwhy    {reason}")
     assert why(bare, RuntimeError("something else")) == ""
@@ -441,7 +440,7 @@ NO_DRIVER = {
 )
 def test_a_missing_driver(bare, text: str, shown: str | None, monkeypatch) -> None:
     """The line that says so is the error; a driver that is there, real or emulated, is not missing."""
-    monkeypatch.setattr(environment_facts, "driver_version", lambda: None)
+    monkeypatch.setattr(probes, "driver_version_elsewhere", lambda: None)
     report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "failed", None, "call")
     causes.explain_unasked(bare.config, report, ValueError(text))
     assert failed(bare, ValueError(text)) == report.sections

@@ -9,12 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.requirements import EnvironmentFact, Raises, parse
 from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.plugin.items import PLAN, MarkerPlan
 from pytest_cudalink.plugin.items.marked_tests import DocumentedFailureError, MarkedTests
-from pytest_cudalink.plugin.records import LEDGER
+from pytest_cudalink.plugin.records import LEDGER, facts
 from pytest_cudalink.plugin.run import RUN, Run
 from pytest_cudalink.plugin.settings import Setting, Settings
 from pytest_cudalink.plugin.watch import backends

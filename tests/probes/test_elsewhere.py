@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from pytest_cudalink.emulator import emulation_for
+from pytest_cudalink.environment import loader_search
 from pytest_cudalink.loader.loads import mapped_files
 from pytest_cudalink.probes import elsewhere
 from pytest_cudalink.probes.elsewhere import ForeignAnswer
@@ -94,7 +94,7 @@ def test_no_driver(tmp_path, monkeypatch) -> None:
     assert "libcuda.so.1" in driver.problem
     file.unlink()
     elsewhere.cache_clear()
-    monkeypatch.setattr(elsewhere, "_loader_may_find", lambda _name: True)
+    monkeypatch.setattr(loader_search, "may_find", lambda _name: True)
     assert "libcuda.so.1: cannot open shared object file" in elsewhere.driver().problem
 
 
@@ -105,30 +105,12 @@ def test_a_driver_that_does_not_answer(driver, monkeypatch) -> None:
     assert elsewhere.driver() == ForeignAnswer(exists=True, problem="it has not answered another process for 0.01 s")
 
 
-def test_where_a_driver_may_be(tmp_path, monkeypatch) -> None:
-    """In a folder that loaders search, or in the loader's cache; a system without that cache says nothing."""
-    monkeypatch.setattr(elsewhere, "_FOLDERS", ())
-    monkeypatch.setattr(elsewhere, "_CACHE", tmp_path / "cache")
-    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    may_find = partial(elsewhere._loader_may_find, "libcuda.so.1")
-    assert may_find()
-    (tmp_path / "cache").write_bytes(b"libc.so.6")
-    assert not may_find()
-    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}:{tmp_path / 'absent'}")
-    assert not may_find()
-    (tmp_path / "libcuda.so.1").symlink_to("nothing")
-    assert may_find()
-    monkeypatch.delenv("LD_LIBRARY_PATH")
-    (tmp_path / "cache").write_bytes(b"libcuda.so.1")
-    assert may_find()
-
-
 def test_where_an_nvjitlink_may_be(tmp_path, monkeypatch) -> None:
     """Another process looks for one where wheels, a variable or the loader may have it, and is else not started."""
     started = []
     monkeypatch.setattr(elsewhere, "_run", lambda *_: started.append(1) or ("13.0", "file", ""))
-    monkeypatch.setattr(elsewhere, "_FOLDERS", ())
-    monkeypatch.setattr(elsewhere, "_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(loader_search, "_FOLDERS", ())
+    monkeypatch.setattr(loader_search, "_CACHE", tmp_path / "cache")
     (tmp_path / "cache").write_bytes(b"libc.so.6")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.setattr(elsewhere, "site", SimpleNamespace(getsitepackages=list, getusersitepackages=str))

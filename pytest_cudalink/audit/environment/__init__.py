@@ -29,6 +29,8 @@ from ...base.words import and_more, counted
 from ...compat import exports, known_bad
 from ...compat.architectures import architecture_of
 from ...compat.releases import driver_named
+from ...environment import conda
+from ...environment.conda import CondaPackage
 from ...environment.installed import (
     Installed,
     Place,
@@ -41,12 +43,11 @@ from ...environment.installed import (
     read_distributions,
     recorded_hashes,
 )
+from ...environment.loader_search import library_path
+from ...environment.providers import Provider, Providers
 from .. import install_targets
 from ..needs import Need
-from . import conda
 from .claims import OF_EXTRA, VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution
-from .conda import CondaPackage
-from .library_search import Provider, Providers, library_path
 from .machine import TargetMachine, driver_here, misfits
 from .missing_libraries import EXTENSION, measured_claims, needs_of_files, of_another_major
 

@@ -12,13 +12,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ...base.regular_files import read_bounded
+from ...environment import conda
+from ...environment.conda import CondaPackage, Rules
 from ...environment.installed import Installed, Place, Unreadable
 from ...versions import distribution_version
 from .. import install_targets
 from ..install_targets import InstallTarget, targets_of
 from ..wheel.declared import holds
-from . import conda
-from .conda import CondaPackage, Rules
 
 #: Most bytes of the WHEEL file of a distribution.
 _MOST_WHEEL: Final = 1 << 16

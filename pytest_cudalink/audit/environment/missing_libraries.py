@@ -15,19 +15,20 @@ from ...base.regular_files import open_regular
 from ...base.tables import grouped
 from ...base.words import and_more
 from ...compat import exports
+from ...compat.libraries import majors_of, packages_of, stem_of
+from ...environment import conda
 from ...environment.installed import Installed, Place, Unreadable
+from ...environment.loader_search import is_any_reached, library_path
+from ...environment.providers import Provider, Providers, parts_named_in
 from ...versions import CudaVersion
 from .. import install_targets
 from ..device_code.images import in_file
 from ..device_code.scan import pieces
-from ..libraries import majors_of, packages_of, stem_of
 from ..loadable import buffer, data_ranges, read_dynamic
 from ..needs import Need, needs_of_scan
 from ..opened import is_part, names_in_data
 from ..scan import MOST_NAMES, MOST_UNPACKED, Scan, read_nvjitlink_needs
-from . import conda
 from .claims import OF_EXTRA, Claim, is_cuda_distribution
-from .library_search import Provider, Providers, is_any_reached, library_path, parts_named_in
 from .machine import TargetMachine, driver_here
 
 #: Returns the command that installs requirements with the package manager of a distribution.

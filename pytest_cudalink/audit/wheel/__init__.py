@@ -11,11 +11,11 @@ from ...base.budget import AuditError
 from ...base.finding import Finding, plain
 from ...base.tables import grouped
 from ...base.words import and_more, counted, listed, plural
+from ...compat.libraries import MAJORS, is_foreign, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ...compat.releases import drivers_in
 from ..device_code import ROWS, DeviceCode, code_of
 from ..install_targets import InstallTarget, targets_of
-from ..libraries import MAJORS, cuda_functions, is_foreign, is_unversioned_symbol, majors_of, sought_part, stem_of
-from ..loadable import LoadableLibrary, folder_of, loaded_by, searched
+from ..loadable import LoadableLibrary, cuda_functions, folder_of, loaded_by, searched
 from ..needs import Need, needs_of_scan
 from ..opened import is_part
 from ..scan import Scan, hinted_major, scan_path, wheel_major

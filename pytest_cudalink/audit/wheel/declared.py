@@ -27,9 +27,9 @@ from ...base.finding import Finding, Severity
 from ...base.tables import grouped, read_table
 from ...base.words import plural
 from ...compat import exports
+from ...compat.libraries import packages, packages_of
 from ...versions import CudaVersion
 from ..install_targets import InstallTarget, common_version, parse_requirement, targets_of
-from ..libraries import packages, packages_of
 from ..needs import Need
 
 _TOOLKIT: Final = "cuda-toolkit"

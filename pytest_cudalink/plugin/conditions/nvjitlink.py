@@ -12,8 +12,8 @@ import pytest
 
 from ... import probes, toolchains
 from ...base import elf
-from ...compat.wheels import files_of, installed_wheel
 from ...emulator import preload
+from ...environment.wheels import files_of, installed_wheel
 from ...loader.imports import ImportWatch
 from ...loader.loads import loaded_file
 from ..settings import Settings

@@ -54,8 +54,8 @@ _WITNESS: Final = "cudalink-witness"
 def prepare(item: pytest.Item) -> None:
     """Import, register and find, once in the process that forks, what each run of a test would have to again."""
     from ...emulator import faults
-    from ...environment import facts  # noqa: F401 (what a test that fails imports)
     from ...linker import causes  # noqa: F401 (what a test that fails imports)
+    from ..records import facts  # noqa: F401 (what a test that fails imports)
 
     item.location  # noqa: B018 (the item keeps it)
     config = item.config

@@ -183,8 +183,8 @@ def _prepare(run: Run, item: pytest.Item, plan: MarkerPlan) -> None:
     item.stash[_DOCUMENTED] = None
     if not plan.requirements:
         return
-    from ...environment.facts import Environment
     from ...environment.requirements import Raises, unmet
+    from ..records.facts import Environment
 
     environment = Environment()
     missing = unmet(plan.requirements, environment)

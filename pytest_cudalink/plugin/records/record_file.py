@@ -15,12 +15,12 @@ import pytest
 from ...base.finding import Violation
 from ...base.safe_text import block
 from ...base.tables import grouped
-from ...environment.facts import Environment
 from ...loader import last_words
 from ...report import Writer, origin, records
 from .. import pytest_private
 from ..run import Run, RunPart
 from ..settings import Setting
+from .facts import Environment
 from .ledger import Ledger
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ import pytest
 from ...base.process_end import ProcessEnd, crash_events, end_of, has_crash
 from ...base.safe_text import shortened
 from ...base.words import counted
-from ...environment.facts import Environment
 from ...report.records import CrashRecord, EndRecord, ExitRecord, StickyRecord, SubtestRecord, TestRecord, Writer
 from ...report.wording import split_link_key
 from .. import pytest_private
 from ..run import Run, RunPart
+from .facts import Environment
 from .ledger import Ledger, is_unsupported
 from .record_file import RecordFile
 

@@ -154,9 +154,9 @@ class Require(Check):
 
     @cached_property
     def _has_driver(self) -> bool:
-        from ...environment.facts import driver_exists
+        from ...probes import elsewhere
 
-        return driver_exists()
+        return elsewhere.driver().exists
 
     def sections(self, phase: Phase) -> None:
         """Note on the last report of a test that asked for the driver whether it ran on one."""

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from ... import probes
 from ...compat.names import DEFAULT_ARCHITECTURE
 from ...compat.settings_table import OF_EMULATION
-from ...environment.facts import Environment, driver_version
 from ...versions import CudaVersion
 from ..conditions import run_driver
+from ..records.facts import Environment
 from ..run import Run
 from ..settings import Settings
 from ..watch import BACKENDS, backends
@@ -27,7 +27,9 @@ def lines(run: Run) -> list[str]:
         # it decides nothing unless the bundled linker is used, which is not known yet
         *([f"policy {settings.policy}"] if settings.policy.source != "default" or asks_for_linker else []),
         _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(settings, probes.nvjitlink_wheel()),
-        _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(run, driver_version(), inherited=inherited),
+        _faked("driver CUDA", "driver")
+        if fakes.fakes_driver
+        else _driver(run, probes.driver_version_elsewhere(), inherited=inherited),
         *([f"guard rails {settings.guard_rails}"] if settings.guard_rails.value != "off" else []),
         *([f"nvJitLink contract {contract}"] if contract.source != "default" else []),
     ]
@@ -47,7 +49,7 @@ def lines(run: Run) -> list[str]:
 
 def driver_lines(run: Run) -> list[str]:
     """Return the lines on a driver that was emulated after the header was shown, for markers that ask for it."""
-    driver = _driver(run, driver_version(), inherited=False)
+    driver = _driver(run, probes.driver_version_elsewhere(), inherited=False)
     return [
         f"cudalink: {driver}, because a marker forces the driver backend",
         *_of_emulation(run, inherited=False),
@@ -145,7 +147,7 @@ def _of_worker(run: Run) -> list[str]:
     """Return the settings of link workers other than the defaults."""
     settings, words = run.settings, []
     if settings.contain.value == "yes":
-        real = run.emulated is None and driver_version() is not None
+        real = run.emulated is None and probes.driver_version_elsewhere() is not None
         left = "; the real driver links in this process" if real else ""
         words.append(f"contain {settings.contain}{left}")
     if settings.link_timeout.source != "default":

@@ -201,8 +201,8 @@ class Causes(Check):
 
         Libraries such as Warp write them to stderr, and raise others.
         """
-        from ...environment.facts import driver_version
         from ...linker import causes
+        from ...probes import driver_version_elsewhere
         from ...versions import CudaVersion
 
         words, note, output = _NOT_SUPPORTED, _NO_TABLES, ""
@@ -214,11 +214,11 @@ class Causes(Check):
         says = _telling(error, words) or re.search(words, output) or _kind(error) in self._of_refused_runtime
         if not says and self._runtime_refused and (needs := re.search(_NEEDS, _telling(error, _NEEDS))):
             # the driver is of that release, and only who was refused its version says that it is not
-            says = (driver_version() or (0, 0)) >= CudaVersion.parse(needs[1])
+            says = (driver_version_elsewhere() or (0, 0)) >= CudaVersion.parse(needs[1])
         if self._driver is not None and says:
             return _not_emulated((_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
-        if said and (version := driver_version()) is not None:
+        if said and (version := driver_version_elsewhere()) is not None:
             return causes.insufficient_driver(said, version)
         return None
 

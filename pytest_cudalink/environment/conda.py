@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from ...base.regular_files import read_bounded
-from ...environment.installed import Installed, Unreadable, is_library
+from ..base.regular_files import read_bounded
+from .installed import Installed, Unreadable, is_library
 
 #: Most bytes that are read of a record; the longest known lists 40,000 files in 12 MB.
 _MOST_RECORD: Final = 64 << 20

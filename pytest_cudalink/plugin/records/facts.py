@@ -1,4 +1,4 @@
-"""The facts of this machine: driver, toolkit, GPU and packages, each with its kind and where it was read.
+"""The facts of a run: driver, toolkit, GPU and packages, each with its kind and where it was read.
 
 Each fact is read when it is looked up, not before.
 """
@@ -14,16 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from .. import probes
-from ..base.regular_files import read_bounded
-from ..compat.wheels import installed_wheel
-from ..loader.loads import loaded_file
-from ..probes import elsewhere, libcuda
-from ..versions import CudaVersion
-from .requirements import EnvironmentFact
+from ... import probes
+from ...base.regular_files import read_bounded
+from ...environment.requirements import EnvironmentFact
+from ...environment.wheels import installed_wheel
+from ...loader.loads import loaded_file
+from ...probes import elsewhere
 
 if TYPE_CHECKING:
-    from ..emulator import Emulation
+    from ...emulator import Emulation
 
 #: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
@@ -45,26 +44,9 @@ def _emulation() -> Emulation | None:
     """The emulated driver of this process."""
     if not elsewhere.may_be_emulated():
         return None  # without the modules that control one
-    from ..emulator.preload import emulation
+    from ...emulator.preload import emulation
 
     return emulation()
-
-
-def driver_is_emulated() -> bool:
-    """Whether the driver library of this process is the emulated driver; False without a driver."""
-    try:
-        return hasattr(libcuda.library(), "cudalinkEmulatorVersion")
-    except libcuda.DriverNotFoundError:
-        return False
-
-
-def driver_version() -> CudaVersion | None:
-    """CUDA version of the driver, real or faked, without a call in this process; None where it is unknown."""
-    faked = probes.fakes()
-    if faked.fakes_driver:
-        return faked.driver  # type: ignore[return-value] # (a fake that is not unset)
-    emulation = _emulation()
-    return emulation.version if emulation is not None else elsewhere.driver().version
 
 
 def device_arch() -> str | None:
@@ -75,13 +57,8 @@ def device_arch() -> str | None:
     return emulation.arch if emulation.devices.number else None
 
 
-def driver_exists() -> bool:
-    """Whether this process has or could open a driver, real or emulated; it opens none."""
-    return _emulation() is not None or elsewhere.driver().exists
-
-
 def _driver() -> EnvironmentFact:
-    version = driver_version()
+    version = probes.driver_version_elsewhere()
     value = None if version is None else str(version)
     if probes.fakes().fakes_driver:
         return EnvironmentFact(value, "faked", "fake_versions")

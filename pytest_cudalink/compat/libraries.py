@@ -1,4 +1,4 @@
-"""CUDA's libraries by name: which CUDA majors have them, and which functions they bring."""
+"""CUDA's libraries by name: which CUDA majors have them, and which packages bring them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,6 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from ..base.tables import read_table
-
-#: The CUDA majors that are distinguished, and a machine without any CUDA library.
-MAJORS: Final = ("11", "12", "13", "none")
 
 # auditwheel adds a hash after "-", PyTorch's own repair after "."
 _NAME = re.compile(
@@ -53,6 +50,10 @@ def _table() -> _Table:
         libraries |= dict.fromkeys(content[section]["libraries"], versions)
         families |= dict.fromkeys(content[section]["families"], versions)
     return _Table(majors, libraries, families)
+
+
+#: The CUDA majors that are distinguished, and a machine without any CUDA library.
+MAJORS: Final = (*_table().majors, "none")
 
 
 def stem_of(library: str) -> str:
@@ -143,12 +144,3 @@ def is_unversioned_symbol(library: str, symbol: str) -> bool:
 def sought_part(name: str) -> str | None:
     """The part of a file name by which other programs take the file for a CUDA library; None if it has none."""
     return next((part for part in _SOUGHT if part in name), None)
-
-
-@cache
-def cuda_functions() -> dict[str, str]:
-    """The functions of the stubs' catalog, each with the library that has it: every CUDA program calls some of them."""
-    from ..stubs.catalog import load_catalog
-
-    libraries = load_catalog().libraries.values()
-    return {function.symbol: library.stem for library in libraries for function in library.functions}

@@ -1,15 +1,13 @@
 """Where a process of an environment gets a CUDA library from: a wheel, a conda package, or the system.
 
-The order is that of the dynamic loader (ld.so(8)), as far as a file or a variable names folders: the file's RPATH,
-unless it has a RUNPATH, then LD_LIBRARY_PATH, then its RUNPATH. The rest is that of programs that load CUDA from
+What the loader searches first counts first (`loader_search`). The rest is the order of programs that load CUDA from
 wheels, as cuda.pathfinder does: installed wheels, the conda prefix, the loader's cache, and the folders of toolkits.
-The RPATH of a file that loads this one is not known here.
 """
 
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -17,15 +15,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from ...base.elf import ElfError
-from ...base.regular_files import read_bounded
-from ...compat import exports
-from ...environment.installed import Installed
-from ...loader.loader_log import loader_cache
-from ...versions import CudaVersion
-from ..libraries import majors_of, stem_of
-from ..loadable import read_dynamic
+from ..base.regular_files import read_bounded
+from ..compat import exports
+from ..compat.libraries import majors_of, stem_of
+from ..versions import CudaVersion
+from . import loader_search
 from .conda import is_cuda_package
+from .installed import Installed
 
 _SYSTEM: Final = ("/usr/local/cuda/lib64", "/usr/local/cuda/nvvm/lib64")
 _MOST_JSON: Final = 1 << 20
@@ -75,6 +71,7 @@ class Providers:
                 key = os.path.realpath(path)  # conda's links of several names lead to one file
                 if key not in providers or len(library) < len(providers[key].library):
                     providers[key] = Provider(library, path, owner, release_of(stem_of(library), owner))
+        self._by_file = providers
         self.all = tuple(providers.values())
 
     def owners(self) -> dict[str, list[Installed]]:
@@ -94,7 +91,7 @@ class Providers:
 
         def path_of(stem: str) -> str:
             name = first.replace("libcudnn", stem)
-            earlier = (f"{folder}/{name}" for folder in library_path())
+            earlier = (f"{folder}/{name}" for folder in loader_search.library_path())
             later = (path for path in cached if path.endswith(f"/{name}"))
             ours = own.get(name, "")
             path = next(filter(os.path.isfile, (*earlier, ours, *later)), "")
@@ -113,12 +110,13 @@ class Providers:
         `user`: path of the file that needs it.
         """
         candidates = [provider for provider in self.all if provider.is_of(stem, major)]
-        for folder in _searched_first(user):
+        for folder in loader_search.searched_first(user):
             here = [provider for provider in candidates if os.path.dirname(os.path.realpath(provider.path)) == folder]  # noqa: PTH120 (of a text)
             if here:
                 return here[0]
             if (there := _first_of(_listed(folder), stem, major)) is not None:
-                return there
+                known = self._by_file.get(os.path.realpath(there.path))  # (conda's lib/ has links to another folder)
+                return known if known in candidates else there
         wheels = [provider for provider in candidates if provider.owner and provider.owner.manager != "conda"]
         provider = next(iter(wheels or candidates), None) or _first_of(self._unlisted(), stem, major)
         return provider or _first_of(_system_libraries(), stem, major)
@@ -131,26 +129,6 @@ class Providers:
 
 def _size(path: str) -> int:
     return Path(path).stat().st_size
-
-
-def library_path() -> list[str]:
-    """The folders of LD_LIBRARY_PATH, without links."""
-    return [os.path.realpath(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-
-
-def _searched_first(user: str) -> list[str]:
-    """The folders in which the loader looks before all others for what a file needs, in its order."""
-    try:
-        elf = read_dynamic(user)
-    except (OSError, ElfError):
-        elf = None
-    origin = os.path.dirname(os.path.realpath(user))  # noqa: PTH120 (of a text)
-
-    def folders(named: Iterable[str]) -> list[str]:
-        return [os.path.realpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)) for folder in named]
-
-    rpath, runpath = (elf.rpath, elf.runpath) if elf else ((), ())
-    return [*([] if runpath else folders(rpath)), *library_path(), *folders(runpath)]
 
 
 def _first_of(paths: Iterable[str], stem: str, major: int) -> Provider | None:
@@ -166,7 +144,7 @@ def _loaded_as(path: str) -> str | None:
 
     A copy that auditwheel has renamed serves its own wheel alone, and NVRTC's second build (``.alt``) NVRTC alone.
     """
-    name = _name_of(path)
+    name = path.rpartition("/")[2]
     stem = stem_of(name)
     if not majors_of(name) or not name.startswith(f"{stem}.so.") or "/stubs/" in path:
         return None
@@ -190,11 +168,10 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
 
 @cache
 def _system_libraries() -> tuple[str, ...]:
-    """The CUDA libraries that the dynamic loader finds, in its order; and those of /usr/local/cuda."""
-    first = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    """The CUDA libraries in the loader's cache, and those of toolkits: of variables, and of /usr/local/cuda."""
     roots = [root for name in ("CUDA_PATH", "CUDA_HOME") if (root := os.environ.get(name))]
-    last = (*(f"{root}/lib64" for root in roots), *_SYSTEM)
-    return tuple(dict.fromkeys([*chain(*map(_listed, first)), *_cached(), *chain(*map(_listed, last))]))
+    toolkits = (*(f"{root}/lib64" for root in roots), *_SYSTEM)
+    return tuple(dict.fromkeys([*_cached(), *chain(*map(_listed, toolkits))]))
 
 
 def parts_named_in(path: str) -> set[str]:
@@ -204,32 +181,13 @@ def parts_named_in(path: str) -> set[str]:
     return set()
 
 
-def is_any_reached(opener: str, names: Collection[str]) -> bool:
-    """Whether the loader finds a library that a file opens by name, perhaps with a version behind the name.
-
-    The file's own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
-    """
-    there = [*(name for folder in _searched_first(opener) for name in _names_in(folder)), *map(_name_of, _cached())]
-    return any(library.startswith(name) for library in there for name in names)
-
-
-def _name_of(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _names_in(folder: str) -> list[str]:
-    with suppress(OSError):
-        return sorted(os.listdir(folder))  # noqa: PTH208 (names)
-    return []
-
-
 def _listed(folder: str) -> list[str]:
-    return [f"{folder}/{name}" for name in _names_in(folder) if _loaded_as(f"{folder}/{name}")]
+    return [path for name in loader_search.names_in(folder) if _loaded_as(path := f"{folder}/{name}")]
 
 
 def _cached() -> Iterator[str]:
     """The CUDA libraries in the loader's cache whose files are there."""
-    return (path for _, path in loader_cache() if _loaded_as(path) and Path(path).exists())
+    return filter(_loaded_as, loader_search.cached())
 
 
 def _system_release(stem: str, path: str) -> CudaVersion | None:

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.environment import facts
-from pytest_cudalink.environment.facts import Environment
 from pytest_cudalink.environment.requirements import EnvironmentFact
+from pytest_cudalink.plugin.records import facts
+from pytest_cudalink.plugin.records.facts import Environment
 
 MANIFEST = {"cuda": {"version": "13.0.3"}, "cuda_nvrtc": {"version": "13.0.88"}}
 
@@ -69,7 +69,7 @@ def test_a_manifest_that_is_a_pipe(folder) -> None:
 _ASKED = """
 import os, sys
 from pytest_cudalink import probes
-from pytest_cudalink.environment.facts import Environment
+from pytest_cudalink.plugin.records.facts import Environment
 from pytest_cudalink.loader.loads import loaded_file
 {first}
 found = Environment()["nvjitlink"]

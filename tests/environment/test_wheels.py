@@ -4,7 +4,7 @@ from importlib import metadata
 
 from pytest_cudalink import emulator, probes
 from pytest_cudalink.base.regular_files import TEXT
-from pytest_cudalink.compat import wheels
+from pytest_cudalink.environment import wheels
 from pytest_cudalink.versions import CudaVersion
 
 

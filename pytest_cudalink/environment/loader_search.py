@@ -1,0 +1,133 @@
+"""How the dynamic loader searches (ld.so(8)): whoever asks for its folders, their order or its cache asks here.
+
+It looks in the RPATH of a file, unless it has a RUNPATH, and of the files that load it, then in LD_LIBRARY_PATH, in the
+RUNPATH of the file, in the cache that ldconfig writes, and in its own folders.
+"""
+
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from ..base import elf
+from ..base.regular_files import open_regular
+
+_ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
+#: The loader's own folders, of any distribution of Linux, with that of conda's environments.
+_MULTIARCH: Final = getattr(sys.implementation, "_multiarch", "")
+_FOLDERS: Final = (
+    *("/lib64", "/usr/lib64", "/lib", "/usr/lib", f"{sys.prefix}/lib"),
+    *(f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}"),
+)
+_CACHE: Final = Path("/etc/ld.so.cache")
+
+
+class Paths(Protocol):
+    """A library's folders, as its file names them."""
+
+    @property
+    def rpath(self) -> tuple[str, ...]: ...
+
+    @property
+    def runpath(self) -> tuple[str, ...]: ...
+
+
+def own_folders(path: str, files: Mapping[str, Paths], above: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+    """Yield the folders that files name for what one of them needs or opens, each behind the file that names it.
+
+    A RUNPATH counts for its file alone; a file without one uses its RPATH and those of every file that loads it.
+
+    `above`: the files that load it, the nearest first.
+    """
+    if files[path].runpath:
+        yield from ((path, folder) for folder in files[path].runpath)
+        return
+    for file in (path, *above):
+        if not files[file].runpath:
+            yield from ((file, folder) for folder in files[file].rpath)
+
+
+def is_relative(folder: str) -> bool:
+    """Whether a folder that a file names depends on where that file lies."""
+    return _ORIGIN.match(folder) is not None
+
+
+def expanded(text: str, folder: str) -> str:
+    """Return what a file of a folder names, without ``$ORIGIN``."""
+    return _ORIGIN.sub(lambda _: folder, text)
+
+
+def library_path() -> list[str]:
+    """The folders of LD_LIBRARY_PATH, without links."""
+    return [os.path.realpath(folder) for folder in re.split("[:;]", os.environ.get("LD_LIBRARY_PATH", "")) if folder]
+
+
+def searched_first(path: str) -> list[str]:
+    """The folders in which the loader looks before its cache for what an installed file needs, in its order.
+
+    The RPATH of a file that loads this one is not known here.
+    """
+    linkage = None
+    with suppress(OSError, ValueError):
+        linkage = _linkage(path)
+    if linkage is None:
+        return library_path()
+    origin = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 (the loader does not follow its link)
+    own = [os.path.realpath(expanded(folder, origin)) for _, folder in own_folders(path, {path: linkage})]
+    return [*library_path(), *own] if linkage.runpath else [*own, *library_path()]
+
+
+def _linkage(path: str) -> Paths | None:
+    with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        image = elf.loadable(content)
+        return image.linkage() if image else None
+
+
+def is_any_reached(opener: str, names: Collection[str]) -> bool:
+    """Whether the loader finds a library that a file opens by name, perhaps with a version behind the name.
+
+    The file's own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
+    """
+    there = [name for folder in searched_first(opener) for name in names_in(folder)]
+    there += [path.rpartition("/")[2] for path in cached()]
+    return any(library.startswith(name) for library in there for name in names)
+
+
+def names_in(folder: str) -> list[str]:
+    """The names in a folder, in order; none if it cannot be listed."""
+    with suppress(OSError):
+        return sorted(os.listdir(folder))  # noqa: PTH208 (names)
+    return []
+
+
+def loader_cache() -> list[tuple[str, str]]:
+    """Return names and paths in the loader's cache, which keeps files that are gone until ldconfig runs again."""
+    program = shutil.which("ldconfig", path=f"/sbin:/usr/sbin:{os.environ.get('PATH', '')}")
+    if program is None:
+        return []
+    done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (the system's)
+    return re.findall(r"^\s+(\S+) \(.*?\) => (\S.*)$", done.stdout.decode("utf-8", "replace"), re.MULTILINE)
+
+
+def cached() -> Iterator[str]:
+    """The libraries in the loader's cache whose files are there."""
+    return (path for _, path in loader_cache() if os.path.exists(path))  # noqa: PTH110 (many)
+
+
+def may_find(*beginnings: str) -> bool:
+    """Whether a library whose name begins so may be where loaders look; no process is started for that."""
+    try:
+        for folder in filter(os.path.isdir, (*library_path(), *_FOLDERS)):
+            names = "/".join(["", *os.listdir(folder)])  # noqa: PTH208 (of a variable)
+            if any(f"/{beginning}" in names for beginning in beginnings):
+                return True
+        cache = _CACHE.read_bytes()
+    except OSError:  # a folder that cannot be read; or musl, where a missing file answers nothing
+        return True
+    return any(beginning.encode() in cache for beginning in beginnings)

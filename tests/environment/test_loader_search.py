@@ -1,0 +1,89 @@
+"""How the dynamic loader searches, compared with what it does: its order, its cache, and where it may find a name."""
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_cudalink.environment import loader_search, providers
+from pytest_cudalink.environment.installed import Installed
+from pytest_cudalink.environment.providers import Providers
+from tests.audit.test_environment import Made
+
+TAGS = {"RPATH": "-Wl,--disable-new-dtags", "RUNPATH": "-Wl,--enable-new-dtags"}
+LOADED = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(*{one.split()[-1] for one in open('/proc/self/maps')})"
+
+
+@pytest.mark.parametrize("named", [None, "$ORIGIN/../wheel", "$ORIGIN/../empty:$ORIGIN/../wheel", "$ORIGIN/../empty"])
+@pytest.mark.parametrize("tag", TAGS)
+def test_search_order_is_the_loaders(tag, named, tmp_path, monkeypatch) -> None:
+    """RPATH, LD_LIBRARY_PATH, RUNPATH: what the loader takes, also for a link, whose own folder is that of $ORIGIN."""
+    monkeypatch.setattr(providers, "_system_libraries", tuple)
+    made = Made(tmp_path)
+    wheel = made.library("wheel/libcudart.so.12", "cudaMalloc")
+    made.library("ld/libcudart.so.12", "cudaMalloc")
+    (made.site / "empty").mkdir()
+    rpath = (f"-Wl,-rpath,{named}",) if named else ()
+    user = made.site / made.user("x/user.so", wheel, "cudaMalloc", TAGS[tag], "-Wl,-soname,user.so", *rpath)
+    link = made.site / "y/z/user.so"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(user)
+    owner = Installed("nvidia-cuda-runtime-cu12", "12.9.79", "pip", "", files=(str(made.site / wheel),))
+    for variable in ("", "/ld", "/nowhere:/empty", "/empty;/ld"):
+        if variable:
+            monkeypatch.setenv("LD_LIBRARY_PATH", variable.replace("/", f"{made.site}/"))
+        for path in map(str, (user, link)):
+            done = subprocess.run([sys.executable, "-Sc", LOADED, path], capture_output=True, text=True, check=False)
+            folders = [Path(path).parent.name for path in done.stdout.split() if path.endswith("libcudart.so.12")]
+            # where the loader finds none, a program preloads the wheel's
+            provider = Providers([owner]).of("libcudart", 12, path)
+            assert provider is not None
+            assert [Path(provider.path).parent.name] == (folders or ["wheel"]), (variable, done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("2 libs\n\tliba.so.1 (libc6,x86-64) => /l/liba.so.1\n\tlibb.so => /b\n", [("liba.so.1", "/l/liba.so.1")]),
+        ("", []),
+    ],
+)
+def test_the_cache_of_the_loader(monkeypatch, output, expected) -> None:
+    """What ldconfig prints, wherever it is; nothing without it."""
+    asked: list[object] = []
+
+    def run(command, **options):
+        asked.append((command, options))
+        return SimpleNamespace(stdout=output.encode())
+
+    monkeypatch.setattr(loader_search.shutil, "which", lambda name, path: f"{path}/{name}")
+    monkeypatch.setattr(loader_search.subprocess, "run", run)
+    monkeypatch.setenv("PATH", "/p")
+    assert loader_search.loader_cache() == expected
+    monkeypatch.delenv("PATH")
+    loader_search.loader_cache()
+    options = {"capture_output": True, "check": False, "timeout": 10}
+    assert asked == [([f"/sbin:/usr/sbin:{path}/ldconfig", "-p"], options) for path in ("/p", "")]
+    monkeypatch.setattr(loader_search.shutil, "which", lambda name, path: None)
+    assert loader_search.loader_cache() == []
+
+
+def test_where_a_driver_may_be(tmp_path, monkeypatch) -> None:
+    """In a folder that loaders search, or in the loader's cache; a system without that cache says nothing."""
+    monkeypatch.setattr(loader_search, "_FOLDERS", ())
+    monkeypatch.setattr(loader_search, "_CACHE", tmp_path / "cache")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    may_find = partial(loader_search.may_find, "libcuda.so.1")
+    assert may_find()
+    (tmp_path / "cache").write_bytes(b"libc.so.6")
+    assert not may_find()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path};{tmp_path / 'absent'}")
+    assert not may_find()
+    (tmp_path / "libcuda.so.1").symlink_to("nothing")
+    assert may_find()
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    (tmp_path / "cache").write_bytes(b"libcuda.so.1")
+    assert may_find()
