@@ -4,8 +4,6 @@ Everything happens in copies of the source tree. Libraries whose statements mark
 what, so that a mutant is judged by the tests that reach its statement, the most specific first.
 """
 
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -15,18 +13,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache, reduce
-from itertools import accumulate, chain
+from itertools import accumulate
 from operator import or_
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from native_build import sources
 from pytest_cudalink.base import compiler
 
 from .c_operators import CMutant, CSource
+from .learned import CLOCK, ROOT, Collected, Reach, Row, digests, file_of, in_turn, key, left_out
 from .operators import weighed
 
-ROOT = Path(__file__).parents[2]
 _PARTS: Final = ("artifacts", "emulator")
 #: Parts whose libraries have some of the same C, and tests of it.
 _BESIDE: Final = ("emulator/worker", "loader/jitlink")
@@ -39,27 +37,17 @@ _FLAGS: Final = ("-std=gnu11", "-D_GNU_SOURCE", "-fPIC", "-fvisibility=hidden", 
 #: With -O1, compilers take half of the time of -O2, and make the same code of many equivalent mutants. With -O0, they
 #: take half of that: for the mutants of `sample.txt`, which are known to be different.
 _OPTIMIZED, _QUICK = "-O1", "-O0"
-#: Seconds that a test may take, on the clock, and that a process of its may compute: more than it takes, and for each.
-_CLOCK, _CPU, _TIMES = 10, 5, 5
 #: Tests that judge a mutant, in turn the one with most of its marks in the file and the one with the fewest marks: what
 #: notices a fault is mostly about it.
 _MOST: Final = 40
 #: Seconds beyond which a test comes last of those that judge a mutant.
 _LONG: Final = 2.5
-#: A test, whether it passed, its seconds, and the marks that it reached, as bits in hexadecimal.
-Row: TypeAlias = tuple[str, bool, float, str]
-_PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "-pno:randomly", "--assert=plain")
 
 
-def mutants() -> list[tuple[str, CMutant]]:
+def all_mutants() -> list[tuple[str, CMutant]]:
     """Return every mutant of the C with its file, less some of those of texts."""
     judged = {str(source.relative_to(ROOT)) for _, library in _libraries(_PARTS) for source in library.sources}
     return [(file, mutant) for file in sorted(judged) for mutant in weighed(_sources()[file].mutants())]
-
-
-def key(file: str, mutant: CMutant) -> str:
-    """The text by which `survivors.txt` knows a mutant."""
-    return f"{file.removeprefix('pytest_cudalink/')}: {mutant.function}: {mutant.change}"
 
 
 def judge_all(
@@ -74,12 +62,10 @@ def judge_all(
     `killers`: the test that judges a mutant, by its key; if there are none, all that reach it do.
     `configuration`: which those are, of `modules.toml`.
     """
-    if not chosen:
-        return ""
     tests = configuration["tests"]
     if killers:
-        tests = sorted({_file(killers[key(*mutant)]) for mutant in chosen})
-    equal, left_out = 0, []
+        tests = sorted({file_of(killers[key(*mutant)]) for mutant in chosen})
+    equal, failing = 0, list[str]()
     with tempfile.TemporaryDirectory(prefix="cudalink-mutants-") as folder:
         try:
             judges = Judges(
@@ -88,7 +74,7 @@ def judge_all(
         except compiler.CompilerError as error:
             return f"the C: {error}"
         if not killers:
-            left_out = judges.learn()
+            failing = judges.learn()
 
         def judge(mutant: tuple[str, CMutant]) -> str:
             return judges.judge(*mutant, [killers[key(*mutant)]] if killers else judges.reaching(*mutant))
@@ -103,7 +89,7 @@ def judge_all(
                     add(file, key(file, mutant), killer)
         judges.close()
     sys.stdout.write(f"{equal} changes of the C make no difference to the compiler, or are not C\n")
-    return f"{len(left_out)} tests that fail without a change: {', '.join(left_out)}" if left_out else ""
+    return left_out(failing)
 
 
 def _libraries(parts: Collection[str] = (*_PARTS, *_BESIDE)) -> list[tuple[str, compiler.SharedLibrary]]:
@@ -207,7 +193,7 @@ def _call(command: Sequence[str]) -> None:
         raise compiler.CompilerError(done.stderr)
 
 
-class Tests:
+class Tests(Collected):
     """A copy of the tree, and a process that has collected its tests."""
 
     def __init__(self, sources: Sources, folder: Path, tests: Sequence[str]) -> None:
@@ -215,12 +201,7 @@ class Tests:
         self._tree = folder / "tree"
         shutil.copytree(ROOT, self._tree, ignore=_APART, symlinks=True)
         self._used: dict[compiler.SharedLibrary, Path] = {}
-        words = [sys.executable, "-m", "campaigns.mutants.warm", *_PYTEST, f"--basetemp={folder / 'tmp'}", *tests]
-        env = {**os.environ, "PYTHONPATH": str(self._tree)}
-        self._process = subprocess.Popen(
-            words, cwd=self._tree, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.names: list[str] = self._answer()
+        super().__init__([f"--basetemp={folder / 'tmp'}", *tests], self._tree, self._tree)
 
     def use(self, libraries: dict[compiler.SharedLibrary, Path]) -> None:
         """Run the tests on some libraries from now on; what is linked again is copied again."""
@@ -231,38 +212,6 @@ class Tests:
                 shutil.copy(file, made)
                 made.replace(place)  # processes that have the library keep theirs
                 self._used[library] = file
-
-    def run(self, tests: Sequence[tuple[str, float]], marks: Path | None = None) -> list[Row]:
-        """Run tests in order, each with the seconds that it took before; see `warm.Warm` for the answer."""
-        limits = [(name, _CLOCK + _TIMES * seconds) for name, seconds in tests]
-        cpu = int(_CPU + _TIMES * sum(seconds for _, seconds in tests))
-        assert self._process.stdin is not None
-        request = {"tests": limits, "cpu": cpu, "marks": str(marks or "")}
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return [(*reply,) for reply in self._answer()]
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
-
-    def _answer(self) -> list[Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the tests in {self._tree} cannot be collected; run pytest --collect-only there")
-        return json.loads(line)
-
-
-def run_on(names: Sequence[str], run: Callable[[Sequence[str]], Sequence[Row]]) -> Iterable[Row]:
-    """Run all tests of some, although one that takes too long ends the run; each gets a row, such a one as failed."""
-    while names:
-        rows = run(names)
-        yield from rows
-        names = names[len(rows) :]
-        if names:
-            yield names[0], False, 0.0, "0"
-            names = names[1:]
 
 
 class Judges:
@@ -275,58 +224,34 @@ class Judges:
             self._free = list(
                 pool.map(lambda number: Tests(sources, sources.folder / f"job{number}", tests), range(jobs))
             )
-        self._seconds: dict[str, float] = {}
-        self._reach: dict[str, int] = {}
+        self._reach = Reach()
         self._sound: dict[str, bool] = {}
         self._whole = [test for test in tests if test.endswith(".py")]
 
     def learn(self) -> list[str]:
         """Find out what each test reaches, or read it from the cache; gives the tests that fail without a change."""
-        names = self._free[0].names
-        digests = _digests(names)
-        lines = CACHE.read_text().splitlines() if CACHE.exists() else []
-        rows = [row for digest, *row in map(json.loads, lines) if digest == digests.get(_file(row[0]))]
-        known = {name for name, *_ in rows}
-        shares: dict[str, list[str]] = {}
-        for name in (name for name in names if name not in known):
-            shares.setdefault(_file(name) if _file(name) in self._whole else name, []).append(name)
-        CACHE.parent.mkdir(exist_ok=True)
-        with CACHE.open("w") as cache:
-            for name, seconds, reached in chain(rows, self._learned(shares.values())):
-                cache.write(json.dumps([digests[_file(name)], name, seconds, reached]) + "\n")
-                cache.flush()  # a run that is cut short leaves to the next one what it has learned
-                if seconds >= 0:
-                    self._seconds[name], self._reach[name] = seconds, int(reached, 16)
+        names, shares = self._free[0].names, dict[str, list[str]]()
+        for name in names:
+            shares.setdefault(file_of(name) if file_of(name) in self._whole else name, []).append(name)
+        self._reach.learn(CACHE, digests(names), shares.values(), self._learned)
+        marks = self._reach.marks
         for file in self._whole:  # its tests share what the first of them reached
-            mine = [name for name in self._reach if _file(name) == file]
-            reached = reduce(or_, (self._reach[name] for name in mine), 0)
-            self._reach.update(dict.fromkeys(mine, reached))
-        return [name for name in names if name not in self._seconds]
+            mine = [name for name in marks if file_of(name) == file]
+            marks.update(dict.fromkeys(mine, reduce(or_, (marks[name] for name in mine), 0)))
+        return [name for name in names if name not in marks]
 
-    def _learned(self, shares: Collection[Sequence[str]]) -> Iterator[tuple[str, float, str]]:
-        """Run tests on libraries with marks, those of a share in one process; gives the seconds and marks of each."""
-        if not shares:
-            return
+    def _learned(self, shares: Collection[Sequence[str]]) -> Iterator[Row]:
+        """Run tests on libraries with marks, those of a share in one process."""
         objects = self._sources.compile_marked()
+
+        def prepare(tests: Tests) -> Path:
+            libraries, marks = self._sources.link_marked(objects, tests.folder)
+            tests.use(libraries)
+            return marks
+
         with ThreadPoolExecutor(len(self._free)) as pool:
-
-            def prepare(tests: Tests) -> Path:
-                libraries, marks = self._sources.link_marked(objects, tests.folder)
-                tests.use(libraries)
-                return marks
-
             marks = dict(zip(self._free, pool.map(prepare, self._free), strict=True))
-
-            def run(share: Sequence[str]) -> list[Row]:
-                tests = self._free.pop()
-                try:
-                    return [*run_on(share, lambda names: tests.run([(name, 10.0) for name in names], marks[tests]))]
-                finally:
-                    self._free.append(tests)
-
-            for done in as_completed([pool.submit(run, share) for share in shares]):
-                for name, passed, seconds, reached in done.result():
-                    yield name, seconds if passed else -1, reached
+        yield from in_turn(self._free, shares, lambda tests, names: tests.run([(n, 10.0) for n in names], marks[tests]))
 
     def close(self) -> None:
         """End the processes of the tests."""
@@ -337,15 +262,10 @@ class Judges:
         """Return the tests that reach the statement of a mutant, in the order in which they judge it."""
         first = self._sources.first_marks[file]
         inside = (1 << self._sources.files[file].marks) - 1
-        reaching = {name: marks for name, marks in self._reach.items() if marks >> first + mutant.mark & 1}
-        fewest = sorted(reaching, key=lambda name: (reaching[name].bit_count(), name))
-        # sorting keeps the order of equals
-        most = sorted(
-            fewest, key=lambda name: -(reaching[name] >> first & inside).bit_count() / reaching[name].bit_count()
-        )
-        chosen = [*dict.fromkeys(chain.from_iterable(zip(most, fewest, strict=True)))][:_MOST]
-        always = [name for name in fewest if name.startswith(self._always)]
-        return sorted(dict.fromkeys([*chosen, *always]), key=lambda name: self._seconds[name] > _LONG)
+        wanted, seconds = 1 << first + mutant.mark, self._reach.seconds
+        chosen = self._reach.reaching(wanted, inside << first, _MOST)
+        always = [name for name, marks in self._reach.marks.items() if name.startswith(self._always) and marks & wanted]
+        return sorted(dict.fromkeys([*chosen, *always]), key=lambda name: seconds[name] > _LONG)
 
     def judge(self, file: str, mutant: CMutant, chosen: list[str]) -> str:
         """Return the test of some that kills a mutant, "" for a survivor, or `EQUAL`."""
@@ -379,7 +299,7 @@ class Judges:
 
     def _passed(self, chosen: Sequence[str], tests: Tests) -> int:
         """Run tests until one fails or does not end; gives the number of those that passed."""
-        return sum(row[1] for row in tests.run([(name, self._seconds.get(name, _CLOCK)) for name in chosen]))
+        return sum(row[1] for row in tests.run([(name, self._reach.seconds.get(name, CLOCK)) for name in chosen]))
 
     def _changed(self, file: str, mutant: CMutant, folder: Path) -> dict[compiler.SharedLibrary, Path]:
         """Compile a mutant, and link the libraries that it changes."""
@@ -391,27 +311,3 @@ class Judges:
                 objects = [made if u == unit else sources.objects[u] for u in sources.units_of(unit.library)]
                 changed[unit.library] = sources.link(unit.library, objects, folder / "lib")
         return changed
-
-
-def _file(name: str) -> str:
-    """The file of a test."""
-    return name.partition("::")[0]
-
-
-def _digests(names: Iterable[str]) -> dict[str, str]:
-    """Return a digest of all that the reach of a test may depend on, for each file of tests."""
-    common = hashlib.sha256()
-    here = Path(__file__).parent
-    files = [here / "warm.py", here / "c_operators.py", here / "reach.c"]
-    files += [
-        file
-        for folder in ("pytest_cudalink", "tests", "campaigns/conformance")
-        for file in sorted((ROOT / folder).rglob("*"))
-    ]
-    for file in files:
-        if file.suffix in (".py", ".c", ".h", ".toml") and not file.name.startswith("test_"):
-            common.update(file.read_bytes())
-    return {
-        file: hashlib.sha256(common.digest() + (ROOT / file).read_bytes()).hexdigest()
-        for file in set(map(_file, names))
-    }

@@ -4,7 +4,7 @@ import ast
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 _TEXT_METHODS = ("strip", "lower", "removeprefix", "removesuffix")
@@ -74,6 +74,7 @@ class Mutant:
     field: str
     index: int | None
     replacement: ast.AST
+    statements: tuple[ast.stmt, ...]  # those around the place, the innermost last
 
     @property
     def is_text(self) -> bool:
@@ -99,16 +100,14 @@ def mutants(source: str) -> list[Mutant]:
     made: list[Mutant] = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            made += _inside(tree, node, node.name)
+            made += _inside(tree, node, node.name, (node,))
     seen: Counter[tuple[str, str]] = Counter()
     numbered = []
     for mutant in made:
         seen[mutant.function, mutant.change] += 1
         number = seen[mutant.function, mutant.change]
         change = mutant.change if number == 1 else f"{mutant.change} (#{number})"
-        numbered.append(
-            Mutant(mutant.tree, mutant.function, change, mutant.parent, mutant.field, mutant.index, mutant.replacement)
-        )
+        numbered.append(replace(mutant, change=change))
     return numbered
 
 
@@ -124,9 +123,10 @@ def weighed(every: Sequence[AnyMutant]) -> list[AnyMutant]:
     return [mutant for mutant in every if id(mutant) not in left_out]
 
 
-def _inside(tree: ast.Module, node: ast.AST, function: str) -> Iterator[Mutant]:
+def _inside(tree: ast.Module, node: ast.AST, function: str, statements: tuple[ast.stmt, ...]) -> Iterator[Mutant]:
     """The mutants of what is in a node."""
     for parent, field, index, child in _children(node):
+        inner = (*statements, child) if isinstance(child, ast.stmt) else statements
         name = f"{function}.{child.name}" if isinstance(child, ast.FunctionDef | ast.ClassDef) else function
         # a constant is known by what it is part of
         context = node if isinstance(node, _CONTEXTS) else child
@@ -139,8 +139,8 @@ def _inside(tree: ast.Module, node: ast.AST, function: str) -> Iterator[Mutant]:
                 _put(parent, field, index, replacement)
                 after = _text(around)
                 _put(parent, field, index, child)
-            yield Mutant(tree, name, f"{before} => {after}", parent, field, index, replacement)
-        yield from _inside(tree, child, name)
+            yield Mutant(tree, name, f"{before} => {after}", parent, field, index, replacement, inner)
+        yield from _inside(tree, child, name, inner)
 
 
 def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:

@@ -12,9 +12,10 @@ import pytest
 
 from pytest_cudalink.base import compiler
 
-from . import native
-from .__main__ import CONFIGURATION, ROOT, SAMPLE, SURVIVORS, judged_modules, survivors
+from . import learned, native, python
+from .__main__ import CONFIGURATION, SAMPLE, SURVIVORS, survivors
 from .c_operators import CSource
+from .learned import ROOT, key
 from .operators import mutants, weighed
 
 pytestmark = pytest.mark.slow
@@ -27,6 +28,42 @@ def early(a: int, b: int = 1) -> bool:
         raise ValueError(f"{a} is too small")
     return sorted([a, b], reverse=True) == [a, LIMIT]
 '''
+JUDGED = """
+def one(a=1):
+    'Words.'
+    if a:
+        return 1 + a
+    return 0
+
+class Two:
+    two = 2
+    def get(self): return self.two
+"""
+JUDGING = """
+import subprocess, sys
+from tools import Two, one
+
+def test_here():
+    assert one() == 2
+
+def test_there():
+    assert subprocess.call([sys.executable, "-c", "import tools; exit(tools.one(0) + tools.Two().get())"]) == 2
+
+def test_failing():
+    assert one() == 3
+"""
+JUDGMENTS = """\
+['tests.py::test_failing']
+one: 1 => 2: test_here: 2
+one: a => True: test_there: 2
+one: a => False: test_here: 2
+one: return 1 + a => return None: test_here: 1
+one: 1 + a => 1 - a: test_here: 1
+one: 1 + a => 2 + a: test_here: 1
+one: return 0 => return 1: test_there: 1
+Two: two = 2 => two = 3: test_there: 1
+Two.get: return self.two => return None: test_there: 1
+"""
 C_SOURCE = """
 static const int limits[] = {1, 2};  /* a comment of 3 */
 #define LATER(x) ((x) + 1)
@@ -141,43 +178,41 @@ def test_a_survivor_needs_a_reason() -> None:
         survivors("a.py: f: x => y\n")
 
 
+def _known() -> set[str]:
+    mutants = {key(*mutant) for mutant in native.all_mutants()}
+    return mutants | {key(*mutant) for mutant in python.all_mutants()}
+
+
 @pytest.mark.weekly
 def test_every_listed_survivor_is_a_mutant() -> None:
     """A change of the source removes the lines that it makes pointless."""
-    modules = judged_modules(tomllib.loads(CONFIGURATION.read_text(encoding="utf-8")))
-    known = {module.key(mutant) for module in modules for mutant in module.mutants}
-    known |= {native.key(*mutant) for mutant in native.mutants()}
-    assert set(survivors(SURVIVORS.read_text(encoding="utf-8"))) <= known
+    assert set(survivors(SURVIVORS.read_text(encoding="utf-8"))) <= _known()
 
 
-def test_a_module_that_the_campaign_has_imported() -> None:
-    """Its tests see the changed module."""
+def test_what_judges_a_mutant(tmp_path: Path) -> None:
+    """A test that reaches its statement, also in another process, and fails then; not one that fails anyway."""
+    tmp_path.joinpath("tools.py").write_text(JUDGED)
+    tmp_path.joinpath("tests.py").write_text(JUDGING)
     program = """
-import os, tomllib
-import pytest_cudalink.compat.releases
-from campaigns.mutants import __main__ as program
-modules = program.judged_modules(tomllib.loads(program.CONFIGURATION.read_text()))
-(judged,) = (one for one in modules if one.name == "pytest_cudalink.compat.releases")
-assert os.waitpid(program._judge(judged, judged.mutants[0]), 0)[1]
+from pathlib import Path
+from campaigns.mutants import learned, python
+learned.ROOT = python.ROOT = Path()
+python.CACHE, python.FILES = Path("cache"), ["tools.py"]
+judges = python.Judges(["tests.py"], 1)
+print(judges.learn())
+for file, mutant, killer in judges.judge(python.all_mutants(), {}):
+    print(mutant.function, mutant.change, killer.partition("::")[2], len(judges.reaching(file, mutant)), sep=": ")
 """
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == JUDGMENTS, done.stderr
 
 
 def test_all_that_judges_is_there() -> None:
-    """Each module has mutants, and tests that are there, and so has the sample: what moves is moved in the lists, too.
-
-    The campaign itself begins with a run of these tests without a change.
-    """
+    """The tests that the lists name, and the mutants of the sample: what moves is moved in the lists, too."""
     configuration = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
-    assert [module.file for module in judged_modules(configuration) if not module.mutants] == []
-    package = ROOT / "pytest_cudalink"
-    files = {str(file.relative_to(package)) for file in package.rglob("*.py") if mutants(file.read_text("utf-8"))}
-    judged = {entry["file"].removeprefix("pytest_cudalink/") for entry in configuration["module"]}
-    assert sorted(files - judged) == configuration["unjudged"]
     sample = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name)
-    assert sample.keys() <= {native.key(*mutant) for mutant in native.mutants()}
-    listed = [word for entry in (*configuration["module"], configuration["native"]) for word in entry["tests"]]
-    named = {word for word in listed if word.startswith("tests/")} | {*configuration["native"]["always"]}
+    assert sample.keys() <= _known()
+    named = {*configuration["native"]["tests"], *configuration["native"]["always"]}
     words = ["-q", "-n0", "--collect-only", *sorted(named | {test.partition("::")[0] for test in sample.values()})]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, check=False
@@ -245,10 +280,10 @@ int main(int count, char **words) {
 def test_a_test_that_ends_the_run_leaves_out_no_other(ends: set[str]) -> None:
     """It counts as failed; those behind it run all the same."""
 
-    def run(names: Sequence[str]) -> list[native.Row]:
+    def run(names: Sequence[str]) -> list[learned.Row]:
         return [(name, True, 1.0, "f") for name in takewhile(lambda name: name not in ends, names)]
 
-    assert [(name, passed) for name, passed, *_ in native.run_on("abcd", run)] == [
+    assert [(name, passed) for name, passed, *_ in learned.run_on("abcd", run)] == [
         (letter, letter not in ends) for letter in "abcd"
     ]
 

@@ -48,7 +48,7 @@ class Warm:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Answer requests until there are no more."""
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what a test leaves behind becomes a child of this process
+        adopt()
         items = {item.nodeid: item for item in session.items}
         folder: Path = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # (a fixture has it)
         gc.freeze()
@@ -82,9 +82,21 @@ def _run_apart(session: pytest.Session, items: list[tuple[pytest.Item, float]], 
             _run(session, items, said, Path(request["marks"]) if request["marks"] else None)
         finally:
             os._exit(0)
-    while os.wait()[0] != child:  # what ends meanwhile must not stay as a zombie: some tests wait for that
-        pass
+    wait(child)
+
+
+def adopt() -> None:
+    """Make what a test leaves behind a child of this process."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def wait(child: int) -> int:
+    """Wait for a child, and end what it leaves behind; gives its status."""
+    ended = status = 0
+    while ended != child:  # what ends meanwhile must not stay as a zombie: some tests wait for that
+        ended, status = os.wait()
     _end_children()
+    return status
 
 
 def _end_children() -> None:

@@ -34,7 +34,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--schema", action="store_true", help="print the JSON schema instead")
     listing = verbs.add_parser("list", help="show one line for each cell")
     show = verbs.add_parser("show", help="show everything about one cell")
-    offer(show.add_argument("cell", metavar="CELL"), lambda options: [cell.name for cell in load_cells(_file(options))])
+    cell = show.add_argument("cell", metavar="CELL", help="name a cell of the file")
+    offer(cell, lambda options: [cell.name for cell in load_cells(_file(options))])
     github = verbs.add_parser("github", help="print the matrix of a GitHub workflow, for fromJSON")
     for verb in (listing, github):
         verb.add_argument(

@@ -28,9 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.add_argument("--all", action="store_true", help="also show the other releases that have wheels")
     remove = verbs.add_parser("remove", help="delete releases from the cache")
-    offer(remove.add_argument("versions", nargs="+", metavar="VERSION"), _in_cache)
+    offer(remove.add_argument("versions", nargs="+", metavar="VERSION", help="delete a release"), _in_cache)
     path = verbs.add_parser("path", help="print the folder of a release, or the file of a library")
-    offer(path.add_argument("version", metavar="VERSION"), _in_cache)
+    offer(path.add_argument("version", metavar="VERSION", help="name a release in the cache"), _in_cache)
     path.add_argument("--library", metavar="NAME", help="print the file of nvJitLink, nvrtc, cudart or another library")
     for verb in (add, path):
         verb.add_argument(

@@ -1,12 +1,14 @@
 """What `cudalink` says of itself, and of words that it does not know."""
 
+import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.cli import GROUPS, main
+from pytest_cudalink.cli import GROUPS, main, make_parser
 
 _CELLS = """
 [cells.one]
@@ -16,6 +18,39 @@ tags = ["ctk"]
 [cells.two]
 ctk = "12.9"
 driver = "13.0"
+"""
+
+USAGE = """\
+doctor [-h] [-v] [--json] [--ctk-version SPECIFIER]
+demo [-h] [--arch ARCH] [--backend {driver,nvjitlink}]
+driver [-h] VERB ...
+driver run [-h] --version VERSION [--device DEVICE[:NUMBER][,memory=SIZE]] [--faults FAULTS] [--checks MODE]
+    [--toolchains {auto,cached,never}] [--events FILE] [--release RELEASE] ...
+driver record [-h] [--driver FILE] [-o FILE] [--against FILE] [--answers FILE] [--seconds N]
+driver info [-h] [--json]
+init [-h] [--runner {nox,tox}] [--ci {github,none}] [--dry-run] [--force]
+matrix [-h] VERB ...
+matrix check [-h] [--schema] [--file FILE]
+matrix list [-h] [--records PATH] [--shard NUMBER/COUNT] [--tags TAG,…] [--json] [--file FILE]
+matrix show [-h] [--json] [--file FILE] CELL
+matrix github [-h] [--records PATH] [--shard NUMBER/COUNT] [--tags TAG,…] [--gpu-runner LABEL,…] [--jobs NUMBER]
+    [--file FILE]
+report [-h] [--html FILE] [--markdown FILE] [--save FILE] [--against OLD] [--open] [--cells FILE] [--tags TAG,…]
+    [--allow-missing CELL,…] [--fail-on WORD,…] [-q] [DIR ...]
+toolchain [-h] VERB ...
+toolchain add [-h] [--installer {uv,pip}] [--layout {libs,ctk}] VERSION [VERSION ...]
+toolchain list [-h] [--json] [--all]
+toolchain remove [-h] VERSION [VERSION ...]
+toolchain path [-h] [--library NAME] [--layout {libs,ctk}] VERSION
+can-link [-h] [--arch ARCH] [--json] [PRODUCER] [CONSUMER] [KIND]
+audit [-h] [--require MAJORS] [--symbols] [--format {text,json,github}] [--environment [PREFIX|PYTHON]]
+    [--device-code] [--gpu NAME] [--driver RELEASE] [--require-archs ARCHS] [--assemble] [--toolchain RELEASE]
+    [WHEEL|SO|DIR ...]
+stubs [-h] [--cmake-dir] ACTION ...
+stubs build [-h] [--libs LIBS] [--symbols FILE] [--prefix NAME] [--headers {11,12,13}] -o DIR
+stubs generate [-h] [--libs LIBS] [--symbols FILE] [--prefix NAME] [--headers {11,12,13}] -o DIR
+stubs list [-h] [--libs LIBS] [--symbols FILE]
+stubs describe [-h] [stubs ...]
 """
 
 
@@ -42,6 +77,26 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     for title, group in GROUPS.items():
         below = lines[lines.index(f"{title}:") + 1 :][: len(group)]
         assert [" ".join(line.split()) for line in below] == [f"{name} {text}" for name, text in group.items()]
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Each parser below one; every option of theirs has a help, and every verb."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below_it = dict.fromkeys(action.choices.values())  # one may have two names
+            assert parser.prog == "cudalink" or len(action._choices_actions) == len(below_it)
+            for below in below_it:
+                yield below
+                yield from _parsers(below)
+        else:
+            assert action.help, f"{parser.prog}: {action}"
+
+
+def test_what_each_command_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its options, their values, and what may be left out."""
+    monkeypatch.setenv("COLUMNS", "1000")
+    usages = [parser.format_usage().removeprefix("usage: cudalink ") for parser in _parsers(make_parser())]
+    assert "".join(usages) == USAGE.replace("\n    ", " ")
 
 
 @pytest.mark.parametrize(
