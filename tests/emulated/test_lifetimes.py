@@ -289,7 +289,8 @@ def test_what_a_gpu_died_of_is_watched() -> None:
         assert any(fnmatch.fnmatch(symbol, pattern) for pattern in table[RECORDED_KINDS[kind]]), (kind, symbol)
 
 
-ORPHANS = """
+#: Runs programs of the recording of what an H200 died of, with the calls that ended it.
+DEATHS = """
 from campaigns.conformance.programs.images import image
 from campaigns.conformance.waits import RECORDED
 from pytest_cudalink.emulator.recorder.execute import Interpreter
@@ -298,15 +299,21 @@ from pytest_cudalink.emulator.recorder.record import load
 rows = load(RECORDED / "deaths-580.159.04-h200.json.xz")["rows"]
 died, red, keep = set(), set(), []
 library = CDLL("libcuda.so.1")  # without types of arguments
+
+def replay(*calls):
+    keep.append(Interpreter(library, image, aliases=False))
+    *before, (name, *arguments) = calls
+    for number, call in enumerate(before):
+        keep[-1].call(number, call)
+    told()
+    return getattr(library, name)(*map(keep[-1].argument, arguments)) if hasattr(library, name) else None
+"""
+ORPHANS = f"""{DEATHS}
 for key, (program, _, answer) in rows.items():
     name, wrong, *_ = key.split()
     if wrong != "orphan" or "Graph" in name:  # a graph is of no context
         continue
-    keep.append(Interpreter(library, image, aliases=False))
-    for number, call in enumerate(program[:-1]):
-        keep[-1].call(number, call)
-    told()
-    getattr(library, name)(*map(keep[-1].argument, program[-1][1:]))
+    replay(*program)
     if answer[0] == "SIGSEGV":
         died.add(name)
     for rule, what, call in told():
@@ -322,28 +329,15 @@ def test_orphans_of_which_a_gpu_died(check) -> None:
     check(START + ORPHANS + "assert died and not red", lifetime="off")
 
 
-NULL_POINTERS = """
-from campaigns.conformance.programs.images import image
-from campaigns.conformance.waits import RECORDED
-from pytest_cudalink.emulator.recorder.execute import Interpreter
-from pytest_cudalink.emulator.recorder.record import load
-
-rows = load(RECORDED / "deaths-580.159.04-h200.json.xz")["rows"]
-died, red, keep = set(), set(), []
-library = CDLL("libcuda.so.1")  # without types of arguments
+NULL_POINTERS = f"""{DEATHS}
 for key, (program, answer, _) in rows.items():
     if key.split()[1] != "null" or len(answer) > 1:  # something failed before the call
         continue
-    keep.append(Interpreter(library, image, aliases=False))
-    for number, call in enumerate(program[:-1]):
-        keep[-1].call(number, call)
-    name, *arguments = program[-1]
-    told()
-    code = getattr(library, name)(*map(keep[-1].argument, arguments)) if hasattr(library, name) else None
+    code = replay(*program)
     if answer == ["SIGSEGV"]:
         died.add(key)
     for rule, what, call in told():
-        assert (code, call) == (1, name) and what.startswith("NULL"), (key, code, rule)
+        assert (code, call) == (1, program[-1][0]) and what.startswith("NULL"), (key, code, rule)
         red.add(key)
 """
 
