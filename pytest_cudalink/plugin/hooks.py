@@ -7,6 +7,7 @@ few that it imports are all that is loaded.
 
 import argparse
 import os
+import sys
 from collections.abc import Generator
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import pytest
 from .. import own_imports
 from ..compat.settings_table import OPTIONS
 from . import fixtures, hookspecs, marker
-from .start import START, Start, from_controller, is_active
+from .start import START, Start, from_controller, in_order, is_active
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -57,8 +58,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         parser.addini(option.ini, text, type="string", default=None)
 
 
-# a wrapper: pytest's own ones import what `filterwarnings` and `-W` name (pytest 9.2 has imported that before)
-@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
     early_config.stash[START] = Start.now()  # conftests change it, and those of other processes do so, too
     if _settings_ask(early_config, early_config.known_args_namespace):
@@ -66,8 +65,6 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     return (yield)
 
 
-# a wrapper: nothing of pytest comes after it
-@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode | None, Any]:
     if is_active(config):
         from .session import lifecycle
@@ -101,7 +98,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker.parametrize(metafunc)
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not is_active(config) and (marker.asks(items, fixtures.NAMES) or _has_hooks(config)):
         _begin(config)
@@ -110,7 +106,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         lifecycle.pytest_collection_modifyitems(config, items)  # registered too late for this call
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield
     if call.excinfo is not None:
@@ -160,3 +155,6 @@ def _begin(config: pytest.Config, options: argparse.Namespace | None = None) -> 
             lifecycle.activate(config)
         else:
             lifecycle.begin(config, options)
+
+
+in_order(sys.modules[__name__], "hooks")

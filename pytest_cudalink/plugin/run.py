@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 import pytest
 
 from .. import own_imports
-from .start import RUN, START, Start, from_controller
+from .start import RUN, START, Start, from_controller, register
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -97,7 +97,7 @@ class Run:
         self.config, self.settings = config, settings
         self.task = task_of(config)  # what this process was started for
         self.start = config.stash.setdefault(START, Start.now())
-        self.nodeid: str | None = None  # the current test; known once `track_current_test` was called
+        self.nodeid: str | None = None  # the current test; the ledger keeps it
         self.configured = False  # whether pytest has configured itself, and the settings are those of the whole run
         self.collected = False  # whether collection is over
         self.failing: list[str] = []  # why the run fails although no test shows it; complete at the end of the session
@@ -132,7 +132,7 @@ class Run:
                     with own_imports(), held_starts():
                         make = getattr(import_module(f"{__package__}.{module}"), name)
                 part = make(self)
-                self.config.pluginmanager.register(part, f"cudalink-{part_name(key)}")
+                register(self.config, part, part_name(key))
             return part
 
     def get(self, key: Key[T] | type[T]) -> T | None:
@@ -171,14 +171,6 @@ class Run:
         from ..emulator import preload
 
         return preload.emulation()
-
-    def track_current_test(self) -> None:
-        """Know the current test from now on; this costs nothing unless a part of the plugin asks."""
-        if self.get(CurrentTest) is None:
-            self.part(CurrentTest)
-            # a library that a test imports can be the first to ask, in the middle of that test
-            if self.collected:
-                self.nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or None
 
     @property
     def worker(self) -> str | None:
@@ -237,18 +229,6 @@ class Run:
         for facts in reversed(self.config.hook.pytest_cudalink_facts(config=self.config)):
             added.update(facts or {})
         return added
-
-
-class CurrentTest(RunPart):
-    """A plugin object that keeps `Run.nodeid`."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self._run.nodeid = nodeid
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logfinish(self) -> None:
-        self._run.nodeid = None
 
 
 _TASK: Final = pytest.StashKey[Task]()

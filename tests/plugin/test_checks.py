@@ -18,7 +18,7 @@ from pytest_cudalink.plugin.conditions import unsteered
 from pytest_cudalink.plugin.items import MarkerPlan
 from pytest_cudalink.plugin.records import LEDGER, ledger
 from pytest_cudalink.plugin.records.ledger import Outside, Totals
-from pytest_cudalink.plugin.run import CurrentTest, Run
+from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.session.account import Account, Require
 from pytest_cudalink.plugin.settings import Setting
 from pytest_cudalink.plugin.watch import (
@@ -199,7 +199,6 @@ def test_when_checks_are_asked() -> None:
     assert (idle.end(Mock()), run.part(REPORTER).lines()) == (None, ["a line"])
     vars(idle).update((name, in_vain := Mock()) for name in phase_methods)  # its class has none of its own
     run.config.pluginmanager.register(idle)
-    assert run.get(CurrentTest) is not None
     assert run.config.hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A")) == []
     error = ValueError()
     assert [reported(run, when, error=error if when == "call" else None).when for when in PHASES] == [*PHASES]

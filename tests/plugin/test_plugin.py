@@ -1,9 +1,11 @@
 """The plugin from outside: options and their twins, header, fixtures, marker, errors."""
 
 import argparse
+import json
 import re
 import sys
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +15,13 @@ import pytest
 import pytest_cudalink
 from pytest_cudalink.compat.names import POLICIES
 from pytest_cudalink.compat.settings_table import OPTIONS, Option, label
-from pytest_cudalink.plugin import conditions, hostile, isolation, records, settings, watch
+from pytest_cudalink.plugin import conditions, hooks, hostile, isolation, records, settings, watch
+from pytest_cudalink.plugin.isolation import child, trial
 from pytest_cudalink.plugin.items.marked_tests import MISSING_DRIVER
-from pytest_cudalink.plugin.run import CurrentTest, Key, part_name
-from pytest_cudalink.plugin.session import account, lifecycle
+from pytest_cudalink.plugin.run import Key, part_name
+from pytest_cudalink.plugin.session import account, lifecycle, xdist
+from pytest_cudalink.plugin.start import ORDER
+from pytest_cudalink.plugin.watch import sticky
 from pytest_cudalink.report import read
 from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
 
@@ -198,7 +203,7 @@ def test_wrong_values(name, values, expected) -> None:
 ROOMS = (conditions, hostile, isolation, records, watch, lifecycle)
 KEYS = {name: (room, key) for room in ROOMS for name, key in vars(room).items() if isinstance(key, Key)}
 PARTS = {key.name for _, key in KEYS.values()} | {
-    part_name(part) for part in (account.Account, account.Require, lifecycle.Ends, CurrentTest)
+    part_name(part) for part in (account.Account, account.Require, lifecycle.Ends)
 }
 
 
@@ -211,7 +216,78 @@ def test_parts() -> None:
         module, _, wanted = key.place.partition(":")
         assert isinstance(getattr(import_module(f"pytest_cudalink.plugin.{module}"), wanted), type)
         assert room.__annotations__[name] == f"Final[Key[{wanted}]]"
-    assert len(PARTS) == len(KEYS) + 4
+    assert len(PARTS) == len(KEYS) + 3
+
+
+def test_the_list_of_turns_is_complete() -> None:
+    """It has each hook in which two parts act, names none that does not act in it, and alone says who is first."""
+    plugins = {"hooks": hooks, "lifecycle": lifecycle, "isolated": child.Child, "listener": xdist._Listener}
+    plugins |= {"witness": trial._Witness, "sticky-stop": sticky._Stop}
+    plugins |= {part_name(part): part for part in (account.Account, account.Require, lifecycle.Ends)}
+    for _, key in KEYS.values():
+        module, _, name = key.place.partition(":")
+        plugins[key.name] = getattr(import_module(f"pytest_cudalink.plugin.{module}"), name)
+    acts: dict[str, set[str]] = {}
+    for name, plugin in plugins.items():
+        for hook in dir(plugin):
+            if hook.startswith("pytest_") and callable(getattr(plugin, hook)):
+                acts.setdefault(hook, set()).add(name)
+    assert {hook for hook, parts in acts.items() if len(parts) > 1} <= ORDER.keys() <= acts.keys()
+    assert [hook for hook, turns in ORDER.items() if not set(turns) <= {..., *acts[hook]}] == []
+    texts = {
+        file.name: file.read_text(encoding="utf-8") for file in Path(pytest_cudalink.__file__).parent.rglob("*.py")
+    }
+    assert [name for name, text in texts.items() if re.search("try(first|last)", text)] == ["start.py"]
+
+
+NOTES_TURNS = """
+import json
+import pytest
+from pytest_cudalink.plugin.start import RUN
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item):
+    hook, task = item.config.hook, item.config.stash[RUN].task
+    acts = {name: getattr(hook, name).get_hookimpls() for name in dir(hook) if name.startswith("pytest_")}
+    acts = {name: [[act.plugin_name, act.tryfirst or act.trylast] for act in act[::-1]] for name, act in acts.items()}
+    with open("turns", "a") as file:
+        file.write(json.dumps([task.mode if task else "", acts]) + "\\n")
+    return (yield)
+"""
+TURNS = """
+import pytest
+
+@pytest.mark.cudalink(driver=">=1", no_wait=["cuCtxSynchronize"])
+def test(): pass
+"""
+HOSTILE = ("--cudalink-fault-sweep=cuInit", "--cudalink-schedules=1")
+
+
+@pytest.mark.parametrize(
+    ("mode", "arguments"),
+    [
+        ("", ()),
+        pytest.param("copies", HOSTILE, marks=pytest.mark.slow),
+        pytest.param("alone", ("--cudalink-processes=isolated",), marks=pytest.mark.slow),
+        pytest.param("shared", ("--cudalink-processes=restarted",), marks=pytest.mark.slow),
+        pytest.param("", ("-n1",), marks=pytest.mark.slow),
+    ],
+)
+def test_parts_take_turns_as_listed(pytester, run_pytest, mode, arguments) -> None:
+    """In every kind of process; and what is not in the list does not say when it acts."""
+    pytester.makeconftest(NOTES_TURNS)
+    given = ("--cudalink-driver=13.0", "--cudalink-report=r", "--cudalink-require=driver", *arguments)
+    run_pytest(*given, module=TURNS).assert_outcomes(passed=1)
+    lines = [json.loads(line) for line in (pytester.path / "turns").read_text(encoding="utf-8").splitlines()]
+    assert mode in [mode for mode, _ in lines]
+    for hook, acts in (act for _, process in lines for act in process.items()):
+        turns = ORDER.get(hook, (...,))
+        # others that ask for a place themselves may stand before or after ours
+        ours = [(name, ordered) for name, ordered in acts if "cudalink" in name or not ordered]
+        there = {"hooks" if name == "cudalink" else name.replace("cudalink-", ""): ordered for name, ordered in ours}
+        assert [name for name, ordered in there.items() if ordered != (name in turns)] == [], hook
+        acting = [turn for turn, _ in groupby(name if name in turns else ... for name in there)]
+        assert acting == [turn for turn, _ in groupby(turn for turn in turns if turn in acting)], hook
 
 
 def test_switched_off(pytester) -> None:

@@ -116,7 +116,6 @@ class RunsAgain(Check, ABC, Generic[T]):
         if pytest_private.subtest_description(report) is None or report.failed:
             self.passed = (self.passed or report.when == "setup") and report.passed and not hasattr(report, "wasxfail")
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         self.passed = False
         done = yield

@@ -99,14 +99,12 @@ class Child:
                 self._open(self._reports)
             os.write(self._file, f"{json.dumps({kind: data}, default=str)}\n".encode())
 
-    @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Know the tests by what their node IDs have in common with the parent's."""
         for item in items:
             if self._items.setdefault(key(item), item) is not item:
                 self._alike.add(key(item))
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_finish(self) -> Generator[None]:
         """Forget what the process that waits has seen, too, when all hooks have run: it has collected the same."""
         yield
@@ -123,7 +121,6 @@ class Child:
         else:
             self._write("interrupt", None)
 
-    @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Hand over what fails the run although the test's reports, already written, do not show it."""
         self._session = session
@@ -132,7 +129,6 @@ class Child:
             self._write("faults", planned.as_json())
         self._write("outside", run.part(LEDGER).outside.as_json())
 
-    @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if self._reports_tests:
             self._write("report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
@@ -151,7 +147,6 @@ class Child:
                 },
             )
 
-    @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
         """Say with which exit code pytest ends this process: with another one it died."""
         if self._session is not None:
@@ -161,7 +156,6 @@ class Child:
     def _reply(self, **answer: Any) -> None:
         os.write(self._task.pipes[1], f"{json.dumps(answer)}\n".encode())
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Serve requests until the process that waits closes their pipe, or ends."""
         session.testsfailed = 0  # files that could not be collected: the process that waits has seen them, too

@@ -82,7 +82,6 @@ class Isolation:
         plan = item.stash.get(PLAN, None)
         return self._all or (plan is not None and plan.isolate)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         if not (self._shares or self._isolates(item)):
             return None

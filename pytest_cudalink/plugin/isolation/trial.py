@@ -25,6 +25,7 @@ from ...report.naming import Frame, Raised, Said, came_of
 from .. import pytest_private
 from ..run import MakesReport, run_of
 from ..settings import COMPILER, LINKER
+from ..start import register
 from ..watch import CAUSES, REPORTER
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
@@ -61,12 +62,12 @@ def prepare(item: pytest.Item) -> None:
     config = item.config
     if config.pluginmanager.has_plugin(_WITNESS):
         return
-    config.pluginmanager.register(_Witness(), _WITNESS)
+    reporter = run_of(config).part(REPORTER)
+    register(config, _Witness(), "witness")
     faults.code_of(0)
     with suppress(OSError):
         ctypes.CDLL("libgcc_s.so.1")  # the C library opens it for the first stack that the driver notes
-    if (reporter := run_of(config).get(REPORTER)) is not None:
-        reporter.between()  # each copy would look at what was loaded since the last look
+    reporter.between()  # each copy would look at what was loaded since the last look
     gc.collect()
     gc.freeze()  # what was imported just now, too
 
@@ -218,19 +219,15 @@ class _Witness:
         ]
         return [*self._notices, *chain(*self._logged.values()), *written]
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
         self.begun = self._state()
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
         yield
         gc.collect()  # what dies with its own exception must say so while pytest listens
         pytest_private.collect_unraisable(item.config)
         self._take_records(item)
 
-    # outside of pytest's own, which turns the failures of tests that are expected to fail into skips
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
         report = yield
         if call.excinfo is not None:

@@ -87,7 +87,6 @@ class MarkedTests(RunPart):
     Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
     """
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         with _skips(item.config):
             plan = item.stash.get(PLAN, None)
@@ -109,7 +108,6 @@ class MarkedTests(RunPart):
             item.runtest = _nothing  # type: ignore[method-assign]
             return None
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         documented = item.stash.get(_DOCUMENTED, None)
         allowed = item.stash.get(PLAN, MarkerPlan()).no_wait
@@ -132,7 +130,6 @@ class MarkedTests(RunPart):
             _assert(self._run, documented)
             return None
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         try:
             with _skips(item.config):
@@ -145,7 +142,6 @@ class MarkedTests(RunPart):
                 del item.stash[_BEFORE]
                 backends.steering(self._run).force(before)
 
-    @pytest.hookimpl
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Turn an error that `_skips` did not see into a skip: unittest keeps its errors until the report is made."""
         if call.excinfo is None or not _is_missing(item.config, error := call.excinfo.value):

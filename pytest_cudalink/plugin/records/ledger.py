@@ -228,7 +228,6 @@ class Ledger(RunPart):
         self._facts: Facts | None = None
         self.totals = Totals()
         self.outside = Outside()
-        run.track_current_test()
 
     @property
     def test(self) -> Facts:
@@ -245,23 +244,19 @@ class Ledger(RunPart):
 
     # -- the plugin's hooks
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         with self._run.lock:
             self.here.links[link_key(event.target, event.backend)] += 1
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
         from ..conditions.unsteered import key
 
         with self._run.lock:
             self.here.unsteered[key(link)] += 1
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsupported(self, target: str, reason: str) -> None:
         self.here.unsupported[target] = reason
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         names = ("severity", "kind", "what", "why", "fix", "otherwise")
         content = {name: str(getattr(verdict, name)) for name in names}
@@ -270,19 +265,16 @@ class Ledger(RunPart):
             {"nodeid": nodeid, **content, "evidence": list(verdict.items), "releases": list(map(list, releases))}
         )
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         (self.outside if nodeid is None else self.test).violations[violation.check] += 1
 
     # -- pytest's hooks
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self) -> None:
-        self._facts = None
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self._facts, self._run.nodeid = None, nodeid
 
-    @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
-        self._facts = None
+        self._facts = self._run.nodeid = None
 
     def put_on(self, report: pytest.TestReport) -> None:
         """Put the facts of the test onto its last report, once more if something has added some."""
@@ -293,7 +285,6 @@ class Ledger(RunPart):
                 known = dict(report.user_properties)
                 report.user_properties += [pair for pair in facts.properties() if pair[0] not in known]
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when != "teardown":  # the last report of a test has its facts
             return

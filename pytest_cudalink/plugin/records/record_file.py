@@ -62,7 +62,6 @@ class RecordFile(RunPart):
         run.config.add_cleanup(self.writer.close)
         if not run.is_isolated:  # the process that waits for it sees how it ends
             self._watch()
-        run.track_current_test()
 
     def _keeps(self, path: Path) -> bool:
         """Return whether the file has the record of an earlier run that this one must not lose; note its tests.
@@ -159,30 +158,25 @@ class RecordFile(RunPart):
 
     # -- the plugin's hooks
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         if not self._run.is_repeated:
             inputs = [{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs]
             versions = {"driver": event.driver, "nvjitlink": event.nvjitlink}
             self.write(records.LinkRecord, event, worker=self._run.worker, inputs=inputs, versions=versions)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
         if not self._run.is_repeated:
             self.write(records.UnsteeredRecord, link, nodeid=nodeid, worker=self._run.worker)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
         self.write(records.LibraryRecord, library, nodeid=nodeid, worker=self._run.worker, during=during)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if not self._run.is_repeated:
             self.write(
                 records.VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), evidence=list(verdict.items)
             )
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
@@ -201,7 +195,6 @@ class RecordFile(RunPart):
 
     # -- pytest's hooks
 
-    @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if not self._run.reports_elsewhere and not self._run.is_controller:
             self._write_collected([item.nodeid for item in session.items])
@@ -218,11 +211,9 @@ class RecordFile(RunPart):
         tests = grouped((file, name) for file, _, name in (nodeid.partition("::") for nodeid in nodeids))
         self.writer.write(records.CollectedRecord(tests=tests))
 
-    @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
         self._note_test(None)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         run = self._run
         if not run.is_controller:

@@ -72,7 +72,6 @@ class Results(RunPart):
         # not before, because pytest and plugins change the exit code until now; without a session there is an end, too
         run.config.add_cleanup(self._end)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         key = (pytest_private.worker_of(report), report.nodeid)
         when: str | None = report.when

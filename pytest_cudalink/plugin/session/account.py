@@ -170,7 +170,6 @@ class Require(Check):
             answer = "skipped" if self._skipped else "ran" if self._has_driver else "found no driver"
             setattr(report, _ANSWER, answer)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count the test, wherever it ran."""
         self._answers[getattr(report, _ANSWER, None)] += 1

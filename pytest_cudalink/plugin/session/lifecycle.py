@@ -23,7 +23,7 @@ from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, pytest_private, records, settings, watch
 from ..conditions import run_driver
 from ..run import Key, Run, RunPart, is_on_emulated_driver, run_of, task_of
-from ..start import RUN, is_active, warn
+from ..start import RUN, is_active, register, warn
 from ..watch import backends, provenance
 from . import account
 
@@ -66,6 +66,8 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
         settings.restore({**dict.fromkeys(os.environ), **task.start["environment"]})
     run = Run(config, account.without_blocked(config, settings.resolve(config, options), isolated=task is not None))
     run.begins_late, run.collected = late, in_test
+    if in_test:  # a library that the test imports has asked
+        run.nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or None
     run.unread_variables = _unread_variables()  # before the run sets its own
     config.stash[RUN] = run
     run.part(records.LEDGER)
@@ -76,7 +78,7 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
     if run.settings.guard_rails.value != "off":
         run.part(watch.GUARD)  # waits for cuda.pathfinder before any conftest is imported
     # pytester has taken this module out of sys.modules if a run inside a test was the first to ask
-    config.pluginmanager.register(import_module(__name__), "cudalink-lifecycle")
+    register(config, import_module(__name__), "lifecycle")
 
 
 def _unread_variables() -> list[str]:
@@ -104,7 +106,7 @@ def command_line(config: pytest.Config) -> None:
     if task is not None:
         from ..isolation import child as isolated
 
-        config.pluginmanager.register(isolated.Child(config, task), "cudalink-isolated")
+        register(config, isolated.Child(config, task), "isolated")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -242,7 +244,6 @@ def _start_session(run: Run) -> None:
         if pytest_private.writes_junit(config):
             add_properties(config, environment_facts())
     if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
-        run.track_current_test()
         run.part(watch.GUARD).start()
 
 
@@ -268,7 +269,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 # -- after collection
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check the markers of the collected tests, and wrap the phases of tests if one of them has a plan."""
     run = run_of(config)
@@ -280,8 +280,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     if planned:
         run.part(_MARKED_TESTS)
-        # a plan can be the first to steer, before pytest says which test that is for
-        run.track_current_test()
     plans = marker.plans(items) if planned else []
     if any(plan.no_wait is not None for plan in plans):
         run.part(watch.NO_WAIT)
@@ -293,7 +291,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         run.part(isolation.ISOLATION)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
     run = run_of(session.config)
@@ -364,7 +361,6 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 
 # here, because a part that is registered within the loop has no wrapper around it
-@pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
     """End the processes that wait for tests before plugins such as pytest-cov read the files that these leave."""
     try:
@@ -383,16 +379,14 @@ class Ends(RunPart):
     # after the sums, see `pytest_sessionfinish` of this module
     _LAST = (records.RESULTS, records.RECORD_FILE, _HAND_OVER)
 
-    @pytest.hookimpl(specname="pytest_sessionfinish", tryfirst=True)
-    def pytest_sessionfinish_first(self, session: pytest.Session) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         self._end(self._FIRST, session)
         if next(self._run.asked_for(), None) is not None:
             self._run.part(account.Account)
         self._end((account.Account,), session)
-
-    @pytest.hookimpl(specname="pytest_sessionfinish", trylast=True)
-    def pytest_sessionfinish_last(self, session: pytest.Session) -> None:
+        result = yield
         self._end(self._LAST, session)
+        return result
 
     def _end(self, keys: Iterable[Key[Any] | type[Any]], session: pytest.Session) -> None:
         for key in keys:

@@ -15,14 +15,13 @@ from ..hostile import RERUNS
 from ..records import LEDGER
 from ..run import Key, Run, part_name, run_of
 from ..settings import Setting, Settings
-from ..start import from_controller, is_active
+from ..start import from_controller, is_active, register
 from ..watch import DESCENDANTS
 from .account import Account
 
 _REFUSED: Final = "cudalink_refused"
 #: On the report of a setup: the worker that ran it has begun its run.
 _ACTIVE: Final = "cudalink_active"
-_LISTENER: Final = "cudalink-listener"
 #: Parts of which the controller has one that adds up those of its workers.
 _ADDED_UP: Final[tuple[Key[Any] | type, ...]] = (Account, FAULTS, *RERUNS)
 
@@ -59,8 +58,8 @@ def configure_node(node: Any, activate: Callable[[pytest.Config], object]) -> No
             "withheld": run.withheld,
         }
         given |= {part.name: str(part.notes.folder) for key in RERUNS if (part := run.get(key)) is not None}
-    elif not config.pluginmanager.hasplugin(_LISTENER):
-        config.pluginmanager.register(_Listener(config, activate), _LISTENER)
+    elif not config.pluginmanager.hasplugin("cudalink-listener"):
+        register(config, _Listener(config, activate), "listener")
     node.workerinput["cudalink"] = given
 
 
@@ -70,7 +69,6 @@ class _Listener:
     def __init__(self, config: pytest.Config, activate: Callable[[pytest.Config], object]) -> None:
         self._config, self._activate = config, activate
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Activate the plugin at the first report of a worker that did: that of a setup, which no part has to count."""
         if hasattr(report, _ACTIVE):
@@ -100,7 +98,6 @@ class HandOver:
         self._down: set[str] = set()
         self._lost: set[str] = set()  # workers that died while no test ran
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """In a worker, let the controller know that something has asked for the plugin."""
         if self._run.is_worker and report.when == "setup":

@@ -55,7 +55,6 @@ class Backends(RunPart):
 
         self._run = run
         self.begun = False
-        run.track_current_test()
         targets, config = _targets(run.config), run.config
         self.steering = Steering(
             targets=targets,

@@ -89,7 +89,6 @@ class Reporter(RunPart):
         self._signs: list[Callable[[], object]] = []
         self._seen: list[object] = []  # what the signs said at the end of the last test
         self._awake = 0  # for how many tests, with the current one, checks with signs are asked
-        run.track_current_test()  # registered first, so that a test has not begun yet where a check is asked before it
 
     def pytest_plugin_registered(self, plugin: object) -> None:
         """Take up a check; one that ``-p no:`` blocks is never registered."""
@@ -121,14 +120,12 @@ class Reporter(RunPart):
             if findings := check.between():  # asked before each test
                 self.show_outside(findings, check.category)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._read(failed=False)
         self.between(self._asked["between"])
         for check in self._all["begin"]:
             check.begin(nodeid)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> MakesReport:
         phase, ends, now = Phase(item, call), call.when == "teardown", self._read(failed=call.excinfo is not None)
         try:

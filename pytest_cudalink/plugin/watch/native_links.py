@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-import pytest
-
 from ...loader.jitlink import jitlink_calls
 from ..records import LEDGER
 from ..run import Run
@@ -101,19 +99,16 @@ class LoadedModules(Check):
         self._before = self._driver.unlinked_images
         self._links = 0
 
-    @pytest.hookimpl
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         """Count a link that the emulated driver does not count itself."""
         with self._run.lock:
             self._links += event.backend != "driver"
 
-    @pytest.hookimpl
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
         """Count a link that the emulated driver does not count itself."""
         with self._run.lock:
             self._links += link.backend != "driver"
 
-    @pytest.hookimpl
     def pytest_collection_finish(self) -> None:
         """Leave to the process that waits for this one what both have loaded: it has collected the same."""
         if self._run.is_isolated:

@@ -190,7 +190,6 @@ class Provenance(Check):
 
     # -- the plugin's hooks
 
-    @pytest.hookimpl
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         """Note inputs made by another major than that of the nvJitLink that links them; a driver takes older ones."""
         if event.backend != "nvjitlink":
@@ -209,7 +208,6 @@ class Provenance(Check):
                     event.nodeid,
                 )
 
-    @pytest.hookimpl
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
         """Note that code below Python, or without a target, uses nvJitLink."""
         if link.backend == "nvjitlink":
@@ -217,7 +215,6 @@ class Provenance(Check):
 
     # -- pytest's hooks
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
         """Look at what conftests and plugins have loaded, and at what is loaded until the tests are known."""
         if self._expected != "any" and self._loads.library() is None:
@@ -232,7 +229,6 @@ class Provenance(Check):
         self.take(None, "at the end of collection")
         return result
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> MakesCollectReport:
         """Look at what a module has loaded, even if it cannot be imported."""
         try:

@@ -19,6 +19,7 @@ from ...loader import contexts, loads
 from .. import pytest_private
 from ..records import LEDGER
 from ..run import Run
+from ..start import register
 from . import CAUSES
 from .check import Check, Phase
 
@@ -82,7 +83,7 @@ class Sticky(Check):
             )
             self._reporter.show_outside([Finding("error", text, kind=_SECTION)])
         if self._stops and self._run.task is None:
-            self._run.config.pluginmanager.register(_Stop(session), "cudalink-sticky-stop")
+            register(self._run.config, _Stop(session), "sticky-stop")
 
     def _ask(self) -> int:
         """Return what the contexts of this process answer, see `contexts.RealContexts.ask`."""
@@ -96,7 +97,6 @@ class Sticky(Check):
                 return 0
         return self._question(self._deadline)
 
-    @pytest.hookimpl
     def pytest_fixture_post_finalizer(self) -> None:
         """Note that there is something to ask for after a teardown: it ended a fixture."""
         self._torn_down = True
