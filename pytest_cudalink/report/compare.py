@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, Literal
 
+from ..base.finding import Finding, Severity
 from ..base.safe_text import line
 from ..base.words import counted, either
 from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED, CellRun
@@ -227,23 +228,13 @@ def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, i
 
 # -- the verdict
 
-Level = Literal["good", "warn", "bad"]
-
-#: A sign for each level, so that nothing depends on colour alone.
-SYMBOLS: Final[dict[Level, str]] = {"good": "✓", "warn": "!", "bad": "✗"}
+#: A sign for each severity of a verdict, so that nothing depends on colour alone.
+SYMBOLS: Final[dict[Severity, str]] = {"note": "✓", "unknown": "!", "error": "✗"}
 _HOSTILE: Final = "finding of faults and schedules|findings of faults and schedules"
 
 
-@dataclass(frozen=True)
-class ReportVerdict:
-    """The verdict on a report."""
-
-    level: Level  # "warn" if no test fails and every cell ran, but some results are in doubt, or there are none
-    words: str  # one sentence: "3 tests fail in some cells only; 2 cells did not run"
-
-
-def verdict(report: MatrixReport, comparison: Comparison | None = None) -> ReportVerdict:
-    """Return the verdict on all cells: what fails first, then what is missing."""
+def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Finding:
+    """Return the verdict on all cells: what fails first, then what is missing; "unknown" if no test ran."""
     missing = {*report.missing}
     faults = incomplete(report, comparison).keys() - missing
     there, changes = findings(report, comparison), comparison or Comparison()
@@ -263,13 +254,13 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
     bad = [f"{number} {either(number, text)}" for number, text in numbers if number]
     shares = share(report.share[0], len(report.tests), report.share[1])
     if bad:
-        return ReportVerdict("bad", "; ".join([*bad, *shares]))
+        return Finding("error", "; ".join([*bad, *shares]))
     if not report.counts.total():
-        return ReportVerdict("warn", "no test ran")
+        return Finding("unknown", "no test ran")
     ran, *gpu = shares or [counted(len(report.tests), "test")]
     fine = f"no test fails: {ran} in {counted(len(report.cells), 'cell')}"
     allowed = [f"{counted(len(missing), 'cell')} did not run, which is allowed"] if missing else []
-    return ReportVerdict("good", "; ".join([fine, *gpu, *allowed]))
+    return Finding("note", "; ".join([fine, *gpu, *allowed]))
 
 
 @dataclass(frozen=True)

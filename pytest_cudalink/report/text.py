@@ -42,7 +42,7 @@ _NOT_HERE = frozenset({"versions", "slowest", "cells", "verdicts"})
 def headline(report: MatrixReport, comparison: Comparison | None = None) -> str:
     """Return the verdict with project and commit: ``"solver at 0123456789: 3 tests fail in every cell"``."""
     subject = _subject(report)
-    words = line(verdict(report, comparison).words)
+    words = line(verdict(report, comparison).what)
     return f"{subject}: {words}" if subject else words
 
 

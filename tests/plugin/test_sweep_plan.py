@@ -17,7 +17,7 @@ from pytest_cudalink.plugin.hostile.sweep_plan import (
     Call,
     FailedCall,
     FailureMode,
-    SweepFinding,
+    SweepFailure,
     SweepTotals,
     SweptTrial,
     baseline_lines,
@@ -25,7 +25,7 @@ from pytest_cudalink.plugin.hostile.sweep_plan import (
     gone,
     judge,
     merged,
-    new_findings,
+    new_failures,
     plan,
     read_baseline,
     site_of,
@@ -43,9 +43,9 @@ calls = st.lists(
     st.builds(Call, st.sampled_from(CALLS), st.sampled_from(("a.py:1 in f", "a.py:2 in f", "b.py:1 in g")))
 )
 modes = st.lists(st.sampled_from((MEMORY, MEMORY._replace(stays="function"), LOST)), unique=True)
-findings = st.lists(
+failures = st.lists(
     st.builds(
-        SweepFinding,
+        SweepFailure,
         st.sampled_from(list(KINDS)),
         st.builds(FailedCall, st.integers(1, 9), calls.filter(bool).map(lambda some: some[0]), st.just(MEMORY)),
         st.just("seen"),
@@ -55,11 +55,11 @@ findings = st.lists(
 
 
 def said(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial = CLEAN) -> list[tuple[str, str]]:
-    return [(finding.kind, finding.detail) for finding in judge(clean, faulted, fault, "test")]
+    return [(failure.kind, failure.detail) for failure in judge(clean, faulted, fault, "test")]
 
 
 def kinds(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial = CLEAN) -> list[str]:
-    return [finding.kind for finding in judge(clean, faulted, fault, "test")]
+    return [failure.kind for failure in judge(clean, faulted, fault, "test")]
 
 
 def failed(said: str, calls: tuple[str, ...] = CALLS[:2], **facts: Any) -> SweptTrial:
@@ -148,8 +148,8 @@ MANY = "1 x memory, 1 x stream, 1 x event (1 bytes)"
 )
 def test_leaks(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]], left: str | None) -> None:
     """What a clean run frees and this one does not is a leak; what both leave is none."""
-    findings = said(failed("cuMemAlloc", alive=after), clean=SweptTrial("passed", alive=before))
-    assert findings == ([] if left is None else [("leak", f"a clean run frees what this one left: {left}")])
+    failures = said(failed("cuMemAlloc", alive=after), clean=SweptTrial("passed", alive=before))
+    assert failures == ([] if left is None else [("leak", f"a clean run frees what this one left: {left}")])
 
 
 def test_leak_of_a_free_that_fails() -> None:
@@ -287,12 +287,12 @@ def test_other_state_that_is_left(before: State, wanted: State, after: State, na
     """Captures, their mode, and what other threads have on their stacks count by the difference, too."""
     fault = ALLOCATE._replace(call=Call(name, ""))
     clean = SweptTrial("passed", CALLS, before=before, after=wanted)
-    findings = said(failed(name, before=before, after=after), fault, clean)
-    assert findings == ([("state", expected)] if expected else [])
+    failures = said(failed(name, before=before, after=after), fault, clean)
+    assert failures == ([("state", expected)] if expected else [])
 
 
 def test_several_things_that_are_left() -> None:
-    """They are one finding."""
+    """They are one failure."""
     ((kind, text),) = said(failed("cuMemAlloc", after=State(captures=1, mode=2)))
     assert (kind, text) == ("state", f"{CAPTURES.format('a stream that captures')}; {MODE}")
 
@@ -330,7 +330,7 @@ BROKEN = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
     ],
 )
 def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: list[tuple[str, str]]) -> None:
-    """A hang or a crash is the only finding of its run; a broken rule and a later failure come with others."""
+    """A hang or a crash is the only failure of its run; a broken rule and a later failure come with others."""
     assert said(faulted, clean=clean) == expected
 
 
@@ -349,11 +349,11 @@ def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: li
     ],
 )
 def test_finding_as_a_line(fault: FailedCall, called: str) -> None:
-    """A finding names kind, call, number, code and place."""
-    (finding,) = judge(CLEAN, CLEAN, fault, "test")
+    """A failure names kind, call, number, code and place."""
+    (failure,) = judge(CLEAN, CLEAN, fault, "test")
     (placed,) = judge(CLEAN, CLEAN, fault, "test", "own.py::test")
-    assert (finding.place, placed.place, SweepFinding("leak", fault, "", "").place) == ("", "own.py::test", "")
-    assert str(finding) == f"swallowed: cuMemAlloc_v2 (call 2) failed with {called}: {SWALLOWED[1]}"
+    assert (failure.place, placed.place, SweepFailure("leak", fault, "", "").place) == ("", "own.py::test", "")
+    assert str(failure) == f"swallowed: cuMemAlloc_v2 (call 2) failed with {called}: {SWALLOWED[1]}"
     assert (str(ALLOCATE), str(ALLOCATE._replace(mode=LOST))) == ("2:2", "2:46:device")
 
 
@@ -430,38 +430,38 @@ def test_order_of_the_plan() -> None:
     assert [str(fault) for fault in chosen[:6]] == ["1:2", "5:2", "1:46:device", "5:46:device", "4:2", "4:46:device"]
 
 
-def test_order_of_findings() -> None:
+def test_order_of_failures() -> None:
     """Those of a kind are in the order of their functions, then of their places."""
     faults = [FREE._replace(call=Call(*call)) for call in (("b", "1"), ("a", "3"), ("a", "2"))]
-    pairs = merged(SweepFinding("leak", fault, "", "") for fault in faults)
-    assert [str(finding.fault.call.site) for finding, _ in pairs] == ["2", "3", "1"]
+    pairs = merged(SweepFailure("leak", fault, "", "") for fault in faults)
+    assert [str(failure.fault.call.site) for failure, _ in pairs] == ["2", "3", "1"]
 
 
-@given(findings)
-def test_merging(some: list[SweepFinding]) -> None:
-    """Equal findings of one place are one; the worst are first, and none is lost."""
+@given(failures)
+def test_merging(some: list[SweepFailure]) -> None:
+    """Equal failures of one place are one; the worst are first, and none is lost."""
     pairs = merged(some)
     assert sum(count for _, count in pairs) == len(some)
-    assert len({finding.key for finding, _ in pairs}) == len(pairs)
-    order = [list(KINDS).index(finding.kind) for finding, _ in pairs]
+    assert len({failure.key for failure, _ in pairs}) == len(pairs)
+    order = [list(KINDS).index(failure.kind) for failure, _ in pairs]
     assert order == sorted(order)
 
 
-@given(findings, findings)
-def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
+@given(failures, failures)
+def test_baseline(some: list[SweepFailure], others: list[SweepFailure]) -> None:
     """What a baseline was made from is known to it, and all of it is there; it says which of its lines can go."""
     lines = read_baseline("# of today\n\n" + "\n".join(baseline_lines(some)))
-    assert new_findings(some, lines) == []
+    assert new_failures(some, lines) == []
     tried = {line.partition(" ")[2] for line in lines}
     assert gone(some, lines, tried) == []
-    assert new_findings(some, []) == merged(some)
+    assert new_failures(some, []) == merged(some)
     assert gone([], lines[::-1], tried) == lines
     kept = len(lines) - len(gone(others, lines, tried))
-    assert len(new_findings(others, lines)) == len(merged(others)) - kept
+    assert len(new_failures(others, lines)) == len(merged(others)) - kept
 
 
-@given(findings, findings)
-def test_adding_up(some: list[SweepFinding], others: list[SweepFinding]) -> None:
+@given(failures, failures)
+def test_adding_up(some: list[SweepFailure], others: list[SweepFailure]) -> None:
     """Processes hand over what they found as JSON, and it adds up; where nothing is said, no call is left out."""
     assert (SweptTrial().unlisted, SweepTotals().repeats) == (0, 0)
     both = ({"a": 1, "b": 1}, {"c": 1}, {"d": 1}, {"f", "g"}, {"h"}, {"i"})
@@ -479,17 +479,17 @@ def test_lines_that_may_be_known_for_good_reason() -> None:
 
 
 def test_baseline_without_line_numbers() -> None:
-    """A change above a place does not make its finding new."""
-    (finding,) = judge(CLEAN, CLEAN, ALLOCATE, "test")
+    """A change above a place does not make its failure new."""
+    (failure,) = judge(CLEAN, CLEAN, ALLOCATE, "test")
     (moved,) = judge(CLEAN, CLEAN, ALLOCATE._replace(call=Call("cuMemAlloc_v2", "own.py:30 in make")), "test")
-    assert baseline_lines([finding]) == ["swallowed cuMemAlloc_v2 own.py in make"]
-    assert new_findings([moved], baseline_lines([finding])) == []
-    assert len(new_findings([finding, moved], baseline_lines([finding]))) == 1
+    assert baseline_lines([failure]) == ["swallowed cuMemAlloc_v2 own.py in make"]
+    assert new_failures([moved], baseline_lines([failure])) == []
+    assert len(new_failures([failure, moved], baseline_lines([failure]))) == 1
 
 
 @pytest.mark.parametrize("line", ["nonsense cuInit", "leak"])
 def test_wrong_baseline(line: str) -> None:
-    """A line that is no finding is named."""
+    """A line that is no failure is named."""
     kinds = "crash, hang, violation, later, leak, state, swallowed, no-cause"
     with pytest.raises(ValueError, match=rf"^line 2 is '{line}'; expected KIND FUNCTION PLACE, .* kinds {kinds}$"):
         read_baseline(f"# comment\n{line}")

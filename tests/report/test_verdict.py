@@ -17,46 +17,46 @@ def cell(name: str, letters: str, **fields) -> CellRun:
 
 
 @pytest.mark.parametrize(
-    ("cells", "missing", "level", "words"),
+    ("cells", "missing", "severity", "what"),
     [
-        ([cell("a", "PS"), cell("b", "PP")], [], "good", "no test fails: 2 tests in 2 cells"),
-        ([cell("a", "PF"), cell("b", "PP")], [], "bad", "1 test fails in some cells only"),
-        ([cell("a", "FF"), cell("b", "PF")], ["c", "d"], "bad",
+        ([cell("a", "PS"), cell("b", "PP")], [], "note", "no test fails: 2 tests in 2 cells"),
+        ([cell("a", "PF"), cell("b", "PP")], [], "error", "1 test fails in some cells only"),
+        ([cell("a", "FF"), cell("b", "PF")], ["c", "d"], "error",
          "1 test fails in some cells only; 1 test fails in every cell that ran it; 2 cells did not run"),
-        ([cell("a", "P", violations=[ViolationRecord(nodeid="t", text="v")])], [], "bad", "1 violation"),
-        ([cell("a", "P", violations=[ViolationRecord(nodeid="t", text="v", allowed=True)])], [], "good",
+        ([cell("a", "P", violations=[ViolationRecord(nodeid="t", text="v")])], [], "error", "1 violation"),
+        ([cell("a", "P", violations=[ViolationRecord(nodeid="t", text="v", allowed=True)])], [], "note",
          "no test fails: 1 test in 1 cell"),
-        ([cell("a", "P", findings=[{}])], [], "bad", "1 finding of faults and schedules"),
-        ([cell("a", "P", findings=[{}]), cell("b", "P", findings=[{}])], [], "bad",
+        ([cell("a", "P", findings=[{}])], [], "error", "1 finding of faults and schedules"),
+        ([cell("a", "P", findings=[{}]), cell("b", "P", findings=[{}])], [], "error",
          "2 findings of faults and schedules"),
-        ([cell("a", "C"), cell("b", "P")], [], "bad", "1 test fails in some cells only; 1 crash"),
-        ([cell("a", "P", finished=False)], [], "bad", "1 cell is incomplete"),
-        ([cell("a", "P")], ["gone"], "bad", "1 cell did not run"),
-        ([cell("a", "P")], ["allowed"], "good",
+        ([cell("a", "C"), cell("b", "P")], [], "error", "1 test fails in some cells only; 1 crash"),
+        ([cell("a", "P", finished=False)], [], "error", "1 cell is incomplete"),
+        ([cell("a", "P")], ["gone"], "error", "1 cell did not run"),
+        ([cell("a", "P")], ["allowed"], "note",
          "no test fails: 1 test in 1 cell; 1 cell did not run, which is allowed"),
-        ([], [], "warn", "no test ran"),
-        ([cell("a", "PPFFCC", violations=[ViolationRecord(nodeid="t", text="v")] * 2), cell("b", "FFFFPP")], [], "bad",
-         "4 tests fail in some cells only; 2 tests fail in every cell that ran them; 2 crashes; 2 violations"),
-        ([cell("a", "P", finished=False), cell("b", "", finished=False)], [], "bad", "2 cells are incomplete"),
-        ([cell("a", "P", differing={"t.py::0": [["P", "1"], ["F", "2"]]})], [], "bad",
+        ([], [], "unknown", "no test ran"),
+        ([cell("a", "PPFFCC", violations=[ViolationRecord(nodeid="t", text="v")] * 2), cell("b", "FFFFPP")], [],
+         "error", "4 tests fail in some cells only; 2 tests fail in every cell that ran them; 2 crashes; 2 violations"),
+        ([cell("a", "P", finished=False), cell("b", "", finished=False)], [], "error", "2 cells are incomplete"),
+        ([cell("a", "P", differing={"t.py::0": [["P", "1"], ["F", "2"]]})], [], "error",
          "1 test has records that differ"),
-        ([cell("a", "PP", differing={name: [["P", "1"], ["S", "2"]] for name in ("t.py::0", "t.py::1")})], [], "bad",
+        ([cell("a", "PP", differing={name: [["P", "1"], ["S", "2"]] for name in ("t.py::0", "t.py::1")})], [], "error",
          "2 tests have records that differ"),
-        ([cell("a", "PPUS"), cell("b", "PUU")], [], "good",
+        ([cell("a", "PPUS"), cell("b", "PUU")], [], "note",
          "no test fails: 2 of 4 tests ran in 2 cells; 1 needs a GPU"),
-        ([cell("a", "PFUU")], [], "bad",
+        ([cell("a", "PFUU")], [], "error",
          "1 test fails in every cell that ran it; 2 of 4 tests ran; 2 need a GPU"),
-        ([cell("a", "PSS")], [], "good", "no test fails: 1 of 3 tests ran in 1 cell"),
-        ([cell("a", "P")], ["allowed", "allowed too"], "good",
+        ([cell("a", "PSS")], [], "note", "no test fails: 1 of 3 tests ran in 1 cell"),
+        ([cell("a", "P")], ["allowed", "allowed too"], "note",
          "no test fails: 1 test in 1 cell; 2 cells did not run, which is allowed"),
     ],
 )  # fmt: skip
-def test_verdict(cells, missing, level, words) -> None:
+def test_verdict(cells, missing, severity, what) -> None:
     """What fails comes first, then what is missing; a cell that may be missing is no reason to worry."""
     report = MatrixReport(cells, missing=missing, allowed={"allowed", "allowed too"})
     answer = verdict(report)
-    assert (answer.level, answer.words) == (level, words)
-    assert SYMBOLS[answer.level]
+    assert (answer.severity, answer.what) == (severity, what)
+    assert SYMBOLS[answer.severity]
 
 
 def test_a_failure_for_want_of_a_gpu() -> None:
@@ -66,17 +66,17 @@ def test_a_failure_for_want_of_a_gpu() -> None:
     answer = verdict(MatrixReport([first, second]))
     words = "1 test fails in some cells only; 1 test fails in every cell that ran it; "
     words += "2 tests fail because they need a GPU; 3 of 4 tests ran; 1 needs a GPU"
-    assert (answer.level, answer.words) == ("bad", words)
+    assert (answer.severity, answer.what) == ("error", words)
     failing = verdict(MatrixReport([cell("a", "FP", details={"t.py::0": Detail(cause=LAUNCH)})]))
-    assert failing.words == "1 test fails because it needs a GPU; 1 of 2 tests ran; 1 needs a GPU"
+    assert failing.what == "1 test fails because it needs a GPU; 1 of 2 tests ran; 1 needs a GPU"
 
 
 def test_regressions_come_first() -> None:
     """Compared with an older report, what is worse than before is said first."""
     new, old = MatrixReport([cell("a", "F")]), MatrixReport([cell("a", "P")])
-    assert verdict(new, compare(new, old)).words == "1 regression; 1 test fails in every cell that ran it"
+    assert verdict(new, compare(new, old)).what == "1 regression; 1 test fails in every cell that ran it"
     several = MatrixReport([cell("a", "FFF")])
-    assert verdict(several, compare(several, old)).words.startswith("3 regressions; 3 tests fail")
+    assert verdict(several, compare(several, old)).what.startswith("3 regressions; 3 tests fail")
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_regressions_come_first() -> None:
 def test_what_is_new_behind_green_tests(number, words) -> None:
     """It comes before the totals, and only what the older report does not have counts."""
     new = MatrixReport([cell("a", "P", violations=[ViolationRecord(nodeid="t.py::0")] * number)])
-    assert verdict(new, compare(new, MatrixReport([cell("a", "P")]))).words == words
-    assert verdict(new, compare(new, new)).words == words.partition("; ")[2]
+    assert verdict(new, compare(new, MatrixReport([cell("a", "P")]))).what == words
+    assert verdict(new, compare(new, new)).what == words.partition("; ")[2]
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_the_exit_code_and_the_words_have_one_verdict(letters, fields, missing, 
     """What no test's result shows counts in both."""
     report = MatrixReport([cell("c", letters, **fields)], missing, allowed={"allowed"})
     by_word = findings(report, None)
-    assert (any(by_word[word] for word in FAILING), verdict(report).level == "bad") == (red, red)
+    assert (any(by_word[word] for word in FAILING), verdict(report).severity == "error") == (red, red)

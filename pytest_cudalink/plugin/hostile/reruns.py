@@ -56,14 +56,14 @@ _OF_PYTEST: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_
 
 @dataclass
 class RerunTotals:
-    """What the reruns of one test, or of several, found; those of one kind have more fields, and findings of a type."""
+    """What the reruns of one test, or of several, found; those of one kind have more fields, and failures of a type."""
 
     tests: int = 0  # how many tests were run again
     runs: int = 0  # how often
     lost: dict[str, int] = field(default_factory=dict)  # number of runs that could not be made, by the reason
     skipped: dict[str, int] = field(default_factory=dict)  # number of tests that were not run again, by the reason
     spared: dict[str, int] = field(default_factory=dict)  # the same of those that need not
-    findings: list[Any] = field(default_factory=list)
+    failures: list[Any] = field(default_factory=list)
 
     def add(self, other: Self) -> None:
         """Add what was found in other tests."""

@@ -63,7 +63,7 @@ class _TrialRequest(NamedTuple):
 class ScheduleTotals(RerunTotals):
     """What the schedules of one test, or of several, found."""
 
-    findings: list[ScheduleFailure] = field(default_factory=list)
+    failures: list[ScheduleFailure] = field(default_factory=list)
     known: set[int] = field(default_factory=set)  # numbers of the operations of all tests
 
 
@@ -112,7 +112,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
         for seed, trial in failing:
             alike.setdefault((trial.kind, trial.detail if trial.kind == "violation" else trial.place), (seed, trial))
         for seed, trial in [*alike.values()][:_SHRUNK]:
-            totals.findings.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
+            totals.failures.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
         show(item, f"{counted(len(trials), 'schedule')}, {len(failing)} failing", verbosity=1)
 
     def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> ScheduleFailure:
@@ -176,7 +176,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
     def end(self, _session: pytest.Session) -> Iterator[RerunFinding]:
         """Yield each failure, the worst kinds first."""
         root = str(self._run.config.rootpath)
-        for failure in by_kind(self.totals.findings if not self._run.is_worker else ()):
+        for failure in by_kind(self.totals.failures if not self._run.is_worker else ()):
             first, *lines = failure.lines(root, self._option.number)
             yield RerunFinding(
                 "error",
@@ -201,7 +201,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
         return [totals.asked_for("schedules"), AskedFor("delays", totals.runs + sum(lost.values()), totals.runs, lost)]
 
     def lines(self) -> list[str]:
-        number = counted(len(self.totals.findings), "failure")
+        number = counted(len(self.totals.failures), "failure")
         return [f"schedules: {self.totals} from seed {self._option.seed}, {number}"]
 
 

@@ -22,7 +22,7 @@ from ..run import Run
 from ..settings import COMPILER, LINKER, check_sweep
 from . import sweep_plan
 from .reruns import ProcessNotes, RunsAgain, command, show
-from .sweep_plan import Call, FailedCall, FailureMode, SweepFinding, SweepTotals, SweptTrial
+from .sweep_plan import Call, FailedCall, FailureMode, SweepFailure, SweepTotals, SweptTrial
 
 #: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.
 _LIKELY: Final = (2, 1)
@@ -86,9 +86,9 @@ class Baseline:
         """Whether there is none yet, in the process that would write it."""
         return bool(self.name) and self.known is None
 
-    def write(self, findings: Sequence[SweepFinding]) -> None:
-        """Write the findings, which are known from the next run on."""
-        lines = sweep_plan.baseline_lines(findings)
+    def write(self, failures: Sequence[SweepFailure]) -> None:
+        """Write the failures, which are known from the next run on."""
+        lines = sweep_plan.baseline_lines(failures)
         head = "# Known findings of --cudalink-fault-sweep: KIND FUNCTION PLACE. Remove what is mended.\n"
         try:
             regular_files.write_whole(self._file, head + "".join(f"{line}\n" for line in lines))
@@ -219,7 +219,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         """Sweep a test."""
         totals.add(self._sweep(item))
         if totals.runs:
-            number = counted(len(sweep_plan.merged(totals.findings)), "finding")
+            number = counted(len(sweep_plan.merged(totals.failures)), "finding")
             show(item, f"{counted(totals.runs, 'run')} with a fault, {number}", verbosity=0)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
@@ -268,7 +268,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             called={fault.call.function for fault in (*chosen, *over, *elsewhere)},
             tried={sweep_plan.baseline_place(fault.call) for fault in made},
             partly={sweep_plan.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere, *repeats)},
-            findings=[*chain.from_iterable(judged)],
+            failures=[*chain.from_iterable(judged)],
         )
 
     def _trials(self, item: pytest.Item, chosen: Sequence[FailedCall]) -> Iterator[tuple[int, SweptTrial]]:
@@ -299,12 +299,12 @@ class FaultSweep(RunsAgain[SweepTotals]):
         if not self._interrupted:
             self.notes.forget(self._taken)
         if self._baseline.missing and self._is_whole:
-            self._baseline.write(self.totals.findings)
-        for finding, number in sweep_plan.new_findings(self.totals.findings, self._baseline.known or ()):
+            self._baseline.write(self.totals.failures)
+        for failure, number in sweep_plan.new_failures(self.totals.failures, self._baseline.known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
-            fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
-            repeat = command(self._run, f"--cudalink-fault-sweep={fault}", finding.place)
-            what, kind, test = f"{finding}{more}", finding.kind, finding.nodeid
+            fault = "+".join([str(failure.fault), *self._others])  # their calls have numbers, too
+            repeat = command(self._run, f"--cudalink-fault-sweep={fault}", failure.place)
+            what, kind, test = f"{failure}{more}", failure.kind, failure.nodeid
             yield RerunFinding("error", what, kind=kind, place=test, category=self.name, repeat=repeat)
 
     @property
@@ -354,7 +354,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
     def lines(self) -> list[str]:
         totals, baseline = self.totals, self._baseline
         known = f", {counted(len(baseline.known), 'line')} in {baseline.name}" if baseline.known is not None else ""
-        number = counted(len(sweep_plan.merged(totals.findings)), "finding")
+        number = counted(len(sweep_plan.merged(totals.failures)), "finding")
         texts = [f"fault sweep: {totals}, {number}{known}"]
         texts += filter(None, [baseline.written])
         if self._interrupted and self.notes.kept:
@@ -366,7 +366,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             notes = counted(self.notes.damaged, "note")
             texts.append(f"{notes} of the interrupted sweep cannot be read; their tests were swept again")
         if self._is_whole:
-            gone = sweep_plan.gone(totals.findings, baseline.known or (), totals.tried - totals.partly)
+            gone = sweep_plan.gone(totals.failures, baseline.known or (), totals.tried - totals.partly)
             texts += [f"not found any more in these tests, and can leave {baseline.name}: {line}" for line in gone]
         return texts
 

@@ -104,8 +104,11 @@ class SweptTrial:
 
 
 @dataclass(frozen=True)
-class SweepFinding:
-    """What is wrong with the run of a test in which a call failed."""
+class SweepFailure:
+    """What is wrong with the run of a test in which a call failed.
+
+    No `Finding`: notes keep it by the fault, which can be repeated, and those of one key become one finding.
+    """
 
     kind: str  # one of `KINDS`
     fault: FailedCall
@@ -115,7 +118,7 @@ class SweepFinding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What equal findings have in common: kind, function and place."""
+        """What equal failures have in common: kind, function and place."""
         return self.kind, self.fault.call.function, self.fault.call.site
 
     def __str__(self) -> str:
@@ -139,7 +142,7 @@ class SweepTotals(RerunTotals):
     called: set[str] = field(default_factory=set)  # the functions that tests called and that could fail
     tried: set[str] = field(default_factory=set)  # `baseline_place` of each call that failed
     partly: set[str] = field(default_factory=set)  # the same of those that did not fail in every way that was planned
-    findings: list[SweepFinding] = field(default_factory=list)
+    failures: list[SweepFailure] = field(default_factory=list)
 
 
 def site_of(stack: Sequence[str], root: str) -> str:
@@ -226,13 +229,13 @@ def _repeats(numbered: Iterable[tuple[int, Call]], stacks: Sequence[Sequence[str
 
 def judge(
     clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str, place: str = ""
-) -> list[SweepFinding]:
+) -> list[SweepFailure]:
     """Return what is wrong with a run in which one call failed; raising is right.
 
     `clean`: the run in which every call had its own answer.
     `nodeid`, `place`: the test.
     """
-    return [SweepFinding(kind, fault, detail, nodeid, place) for kind, detail in _verdicts(clean, faulted, fault)]
+    return [SweepFailure(kind, fault, detail, nodeid, place) for kind, detail in _verdicts(clean, faulted, fault)]
 
 
 def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[tuple[str, str]]:
@@ -357,12 +360,12 @@ def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
     return faulted.calls[fault.number - 1 :] == clean.calls[fault.number - 1 :]
 
 
-# -- many findings
+# -- many failures
 
 
-def merged(findings: Iterable[SweepFinding]) -> list[tuple[SweepFinding, int]]:
-    """Return one finding for equal ones, with how many there are; the worst kinds first."""
-    alike, order = grouped((finding.key, finding) for finding in findings), list(KINDS)
+def merged(failures: Iterable[SweepFailure]) -> list[tuple[SweepFailure, int]]:
+    """Return one failure for equal ones, with how many there are; the worst kinds first."""
+    alike, order = grouped((failure.key, failure) for failure in failures), list(KINDS)
     keys = sorted(alike, key=lambda key: (order.index(key[0]), key[1:]))
     return [(alike[key][0], len(alike[key])) for key in keys]
 
@@ -372,19 +375,19 @@ def baseline_place(call: Call) -> str:
     return " ".join(f"{call.function} {re.sub(r':[0-9]+ in ', ' in ', call.site)}".split())
 
 
-def _line(finding: SweepFinding) -> str:
-    return f"{finding.kind} {baseline_place(finding.fault.call)}"
+def _line(failure: SweepFailure) -> str:
+    return f"{failure.kind} {baseline_place(failure.fault.call)}"
 
 
-def baseline_lines(findings: Iterable[SweepFinding]) -> list[str]:
-    """Return the baseline in which these findings are known: a line for each place."""
-    return sorted(_line(finding) for finding, _ in merged(findings))
+def baseline_lines(failures: Iterable[SweepFailure]) -> list[str]:
+    """Return the baseline in which these failures are known: a line for each place."""
+    return sorted(_line(failure) for failure, _ in merged(failures))
 
 
 def read_baseline(text: str) -> list[str]:
     """Return the lines of a baseline; those that begin with ``#`` are comments.
 
-    Raises ValueError if a line is not a finding; names the line and what is expected.
+    Raises ValueError if a line is not a failure; names the line and what is expected.
     """
     entries = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -399,23 +402,23 @@ def read_baseline(text: str) -> list[str]:
     return entries
 
 
-def new_findings(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> list[tuple[SweepFinding, int]]:
-    """Return the merged findings that a baseline does not know; each of its lines knows one place."""
+def new_failures(failures: Iterable[SweepFailure], baseline: Iterable[str]) -> list[tuple[SweepFailure, int]]:
+    """Return the merged failures that a baseline does not know; each of its lines knows one place."""
     known = Counter(baseline)
     unknown = []
-    for finding, count in merged(findings):
-        line = _line(finding)
+    for failure, count in merged(failures):
+        line = _line(failure)
         if known[line] > 0:
             known[line] -= 1
         else:
-            unknown.append((finding, count))
+            unknown.append((failure, count))
     return unknown
 
 
-def gone(findings: Iterable[SweepFinding], baseline: Iterable[str], tried: Container[str]) -> list[str]:
-    """Return the lines of a baseline that no finding has any more, so that it can shrink.
+def gone(failures: Iterable[SweepFailure], baseline: Iterable[str], tried: Container[str]) -> list[str]:
+    """Return the lines of a baseline that no failure has any more, so that it can shrink.
 
     `tried`: `baseline_place` of each call that has failed in every way; nothing is known of other lines.
     """
-    lines = (Counter(baseline) - Counter(baseline_lines(findings))).elements()
+    lines = (Counter(baseline) - Counter(baseline_lines(failures))).elements()
     return sorted(line for line in lines if line.partition(" ")[2] in tried)
