@@ -13,8 +13,8 @@ from .. import keep_old_paths
 from ..base.laziness import names_of
 
 if TYPE_CHECKING:
-    from ..base.budget import AuditError as AuditError
     from ..compat.libraries import MAJORS as MAJORS
+    from ..environment.installed import AuditError as AuditError
     from .needs import Need as Need
     from .wheel import Audit as Audit
     from .wheel import AuditFinding as AuditFinding
@@ -28,7 +28,7 @@ else:
             ".wheel": "Audit AuditFinding Dependency FileAudit audit",
             "..compat.libraries": "MAJORS",
             ".needs": "Need",
-            "..base.budget": "AuditError",
+            "..environment.installed": "AuditError",
         },
     )
 

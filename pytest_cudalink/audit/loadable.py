@@ -173,10 +173,9 @@ def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
     """Offset and size of the sections of an ELF file that can hold constant strings, within the file."""
     with buffer(stream) as content:
         head, size = elf.read_header(content), len(content)
-        sections = elf.read_sections(content, head) if head else []
-        names = elf.section_names(content, head, sections) if head else []
+        sections = elf.named_sections(content, head) if head else []
     ranges = set()
-    for section, name in zip(sections, names, strict=True):
+    for section, name in sections:
         constant = section.kind == _PROGBITS and section.flags & _ALLOCATED and not section.flags & _EXECUTABLE
         if constant and name not in _NO_STRINGS and section.offset < size:
             ranges.add((section.offset, min(section.size, size - section.offset)))

@@ -1,8 +1,10 @@
-"""The files of a wheel, a folder or one library, each with an opener."""
+"""The files of a wheel, a folder or one library, each with an opener; and how much the audit of a wheel may cost."""
 
+import math
 import os
 import shutil
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,10 +13,15 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Final
 
-from ..base.budget import AuditError, Budget
 from ..base.regular_files import open_regular
+from ..environment.installed import AuditError
 from .loadable import is_elf
 
+#: What an audit may cost: the largest wheels of PyPI have 20,000 members, become 5 times larger, and take two minutes.
+MOST_ENTRIES: Final = 100_000
+LEAST_BYTES: Final = 1 << 30
+MOST_RATIO: Final = 20
+MOST_SECONDS: Final = 600.0
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_RATIO: Final = 100
@@ -30,6 +37,44 @@ _READ: Final = (".dll", ".pyd", ".py", ".dist-info/metadata", *DEVICE_CODE)
 
 #: Name and opener of each file; opening may fail for a single file.
 Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
+
+
+class Budget:
+    """The entries, bytes and seconds that the audit of one wheel has; a folder or a library has no bounds.
+
+    The seconds are those of the processor, so that neither a busy machine nor a slow network counts.
+
+    `name`: of the wheel, for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._most = self._left = math.inf
+        self._until = math.inf
+
+    def open(self, size: int, entries: int) -> None:
+        """Begin with a wheel of a size and a number of entries in its directory.
+
+        Raises AuditError if it has too many entries.
+        """
+        self._most = self._left = max(LEAST_BYTES, MOST_RATIO * size)
+        self._until = time.process_time() + MOST_SECONDS
+        if entries > MOST_ENTRIES:
+            self._refuse(f"has {entries} entries; expected at most {MOST_ENTRIES}")
+
+    def spend(self, size: int = 0) -> None:
+        """Count bytes that are unpacked, and look at the clock.
+
+        Raises AuditError if there are too many, or the time is over.
+        """
+        self._left -= size
+        if self._left < 0:
+            self._refuse(f"would become larger than {self._most} bytes")
+        if time.process_time() > self._until:
+            self._refuse(f"takes more than {MOST_SECONDS:.0f} seconds of processor time")
+
+    def _refuse(self, text: str) -> None:
+        raise AuditError(f"{self._name}: {text}: unpack it, and audit the folder")
 
 
 def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:

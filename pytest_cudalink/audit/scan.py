@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from ..base.budget import AuditError, Budget
 from ..base.elf import Buffer
 from ..base.finding import Finding
 from ..compat.libraries import MAJORS, majors_of, stem_of
+from ..environment.installed import AuditError
 from ..versions import CudaVersion, Needs
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
 from .loadable import LoadableLibrary, buffer, data_ranges, is_elf, is_pe, pe_data_ranges, read_elf, read_pe, resolve
-from .members import DEVICE_CODE, Members, members_of
+from .members import DEVICE_CODE, Budget, Members, members_of
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")

@@ -128,11 +128,14 @@ def read_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[Section
     return list(map(SectionHeader._make, _rows(_SECTION, content, at + head.sections, head.section_count)))
 
 
-def section_names(content: Buffer, head: ElfHeader, sections: list[SectionHeader], at: int = 0) -> list[str]:
-    """Return the names of sections, cut at 64 bytes."""
+def named_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[tuple[SectionHeader, str]]:
+    """Return the section headers as `read_sections` does, each with the name of its section, cut at 64 bytes."""
+    sections = read_sections(content, head, at)
     start = at + (sections[head.names].offset if head.names < len(sections) else 0)
     texts = (content[start + section.name : start + section.name + 64] for section in sections)
-    return [text.partition(b"\0")[0].decode("ascii", "replace") for text in texts]
+    return [
+        (each, text.partition(b"\0")[0].decode("ascii", "replace")) for each, text in zip(sections, texts, strict=True)
+    ]
 
 
 def _rows(layout: Struct, content: Sliced, at: int, count: int) -> Iterator[tuple[Any, ...]]:

@@ -19,7 +19,6 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 from ..base import elf
-from ..base.budget import AuditError
 from ..base.regular_files import read_bounded
 from ..compat import exports
 
@@ -37,6 +36,10 @@ _MOST_TEXT: Final = 1 << 20
 _MOST_ENTRIES: Final = 50_000
 #: Folders of a source tree that are not part of the package.
 _SKIPPED: Final = ("__pycache__", "node_modules", "site-packages", "dist-packages")
+
+
+class AuditError(ValueError):
+    """Nothing at the path can be audited; says what was found."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +80,6 @@ class Installed:
 
     def __str__(self) -> str:
         return f"{self.name} {self.version}"
-
-
-@dataclass(frozen=True)
-class Wheel:
-    """An installed distribution by the name of its `.dist-info` folder; no file was read."""
-
-    name: str  # normalized
-    version: str
-    path: str  # the folder
 
     @property
     def site(self) -> str:
@@ -184,14 +178,17 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
     return list(distributions.values()), unreadable
 
 
-def wheels_in(site: str) -> list[Wheel]:
-    """Return the distributions of a folder by the names of their metadata folders; none if it cannot be listed."""
+def wheels_in(site: str) -> list[Installed]:
+    """Return the distributions of a folder by the names of their metadata folders, of which no file is read.
+
+    None if the folder cannot be listed.
+    """
     wheels = []
     with suppress(OSError):
         for folder in _metadata_in(site):
             name, _, version = folder.removesuffix(".dist-info").partition("-")
             if folder.endswith(".dist-info"):
-                wheels.append(Wheel(canonicalize_name(name), version, os.path.join(site, folder)))  # noqa: PTH118 (text)
+                wheels.append(Installed(canonicalize_name(name), version, "", os.path.join(site, folder)))  # noqa: PTH118 (text)
     return wheels
 
 
@@ -201,7 +198,7 @@ def _metadata_in(site: str | Path) -> list[str]:
     return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")) and not name.startswith("~"))
 
 
-def unlike(distribution: Installed | Wheel) -> int:
+def unlike(distribution: Installed) -> int:
     """The number of files that have not the size that the RECORD of a distribution says."""
     sizes = _sizes(distribution.path)
     return sum(not os.path.isfile(path) or os.path.getsize(path) != size for path, size in sizes.items())  # noqa: PTH113, PTH202

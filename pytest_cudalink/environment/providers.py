@@ -62,7 +62,7 @@ class Providers:
         providers: dict[str, Provider] = {}
         for owner in distributions:
             if owner.manager != "conda":
-                self._sites[os.path.dirname(owner.path)] = None  # noqa: PTH120 (of a text)
+                self._sites[owner.site] = None
             for path in owner.files:
                 library = _loaded_as(path)
                 if library is None:

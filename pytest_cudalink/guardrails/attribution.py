@@ -25,7 +25,8 @@ from packaging.version import InvalidVersion
 
 from ..base.regular_files import has_hash, read_bounded
 from ..compat.exports import numbers_in, pin_of, release_in
-from ..environment.installed import Wheel, read_distribution, read_record, rows_of, unlike, wheels_in
+from ..environment.installed import Installed, read_distribution, read_record, rows_of, unlike, wheels_in
+from ..environment.loader_search import names_in
 from ..loader.loads import mapped_files
 from ..versions import CudaVersion, distribution_version
 from .items import Fact
@@ -60,15 +61,8 @@ def _cuda_version_of(header: str) -> CudaVersion | None:
 def _headers_under(root: str) -> list[str]:
     """Where a toolkit whose root is `root` has its ``cuda.h``."""
     targets = os.path.join(root, "targets")
-    folders = [root, *(os.path.join(targets, name) for name in sorted(_names_in(targets)))]
+    folders = [root, *(os.path.join(targets, name) for name in names_in(targets))]
     return [os.path.join(folder, "include", "cuda.h") for folder in folders]
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def _by_header(path: str, limit: str | None) -> tuple[Fact, str]:
@@ -93,7 +87,7 @@ def _by_header(path: str, limit: str | None) -> tuple[Fact, str]:
 
 
 @cache
-def distributions(site: str) -> tuple[Wheel, ...]:
+def distributions(site: str) -> tuple[Installed, ...]:
     """Distributions installed in one folder, NVIDIA's first: they own most files of CUDA."""
     return tuple(sorted(wheels_in(site), key=lambda wheel: not wheel.name.startswith(("nvidia", "cuda"))))
 
@@ -109,13 +103,13 @@ def _site_of(path: str) -> str | None:
 
 
 @cache
-def _record(wheel: Wheel) -> bytes:
+def _record(wheel: Installed) -> bytes:
     with suppress(OSError):
         return read_record(wheel.path)
     return b""
 
 
-def _row(wheel: Wheel, path: str) -> list[str] | None:
+def _row(wheel: Installed, path: str) -> list[str] | None:
     """The row of a path in the RECORD of a wheel; None if it is not listed.
 
     Only a RECORD that contains the bytes of the path is parsed. For the 300 distributions of benchmarks/guardrails.py,
@@ -138,7 +132,7 @@ def _is_file_of(path: str, row: Sequence[str]) -> bool:
 
 
 @cache
-def owner(path: str) -> Wheel | None:
+def owner(path: str) -> Installed | None:
     """The wheel whose RECORD lists exactly this path; symbolic links are not followed.
 
     Of several, such as a release and the metadata that an older one left, the one that describes the file.
@@ -155,14 +149,14 @@ def owner(path: str) -> Wheel | None:
     return min(described or rows, key=unlike)
 
 
-def _is_of(wheel: Wheel, path: str) -> bool:
+def _is_of(wheel: Installed, path: str) -> bool:
     """Whether the RECORD of its owner, unless that says no size, describes a file: else it is of another release."""
     row = _row(wheel, os.path.relpath(path, wheel.site).replace(os.sep, "/")) or []
     return not "".join(row[2:]) or _is_file_of(path, row)
 
 
 @cache
-def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
+def requirements(wheel: Installed) -> tuple[Requirement, ...]:
     """The requirements in the METADATA of a wheel, without invalid ones; empty where it cannot be read."""
     needs = []
     with suppress(OSError, ValueError):
@@ -172,7 +166,7 @@ def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
     return tuple(needs)
 
 
-def _toolkits(path: str) -> Iterator[Wheel]:
+def _toolkits(path: str) -> Iterator[Installed]:
     """The ``cuda-toolkit`` distributions that may cover `path`: of its own environment, and those on ``sys.path``."""
     for site in dict.fromkeys(filter(None, (_site_of(path), *map(os.path.normpath, sys.path)))):
         yield from (wheel for wheel in distributions(site) if wheel.name == "cuda-toolkit")
@@ -183,9 +177,9 @@ def _release(text: str) -> CudaVersion | None:
     return None if version is None else CudaVersion(version.major, version.minor)
 
 
-def _by_toolkit(wheel: Wheel, path: str) -> Fact | None:
+def _by_toolkit(wheel: Installed, path: str) -> Fact | None:
     """The release of the one cuda-toolkit whose requirements admit a wheel; None where no toolkit requires it."""
-    matching: dict[CudaVersion, Wheel] = {}
+    matching: dict[CudaVersion, Installed] = {}
     wanted: list[str] = []
     for toolkit in _toolkits(path):
         needs = (need for need in requirements(toolkit) if canonicalize_name(need.name) == wheel.name)
@@ -232,7 +226,7 @@ def _nvrtc_version(path: str) -> Fact | None:
     if match is None:
         return None
     builtins = f"libnvrtc-builtins.so.{match[1]}."
-    siblings = {name for name in _names_in(os.path.dirname(path)) if name.startswith(builtins)}
+    siblings = {name for name in names_in(os.path.dirname(path)) if name.startswith(builtins)}
     if len(releases := {tuple(name.split(".")[2:4]) for name in siblings}) == 1:
         version = CudaVersion(*map(int, releases.pop()))
         return Fact(version, f"the builtins next to it, {min(siblings)}")

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cudalink.audit import Audit
-from pytest_cudalink.audit.members import members_of_archive
+from pytest_cudalink.audit.members import Budget, members_of_archive
 from pytest_cudalink.audit.scan import scan_members
 from pytest_cudalink.audit.wheel import audit_scan
-from pytest_cudalink.base.budget import Budget
 from pytest_cudalink.cli.audit_device_code import served
 from tools.package_index import RangeFile, wheel_named
 

@@ -11,10 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.audit import AuditError, audit
-from pytest_cudalink.audit import members as wheel_members
+from pytest_cudalink.audit import members as budget
 from pytest_cudalink.audit.loadable import LoadableLibrary, loaded_by, resolve
 from pytest_cudalink.audit.members import Members, members_of, members_of_archive
-from pytest_cudalink.base import budget
 from pytest_cudalink.cli import main
 
 SOURCE = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
@@ -124,8 +123,8 @@ def test_members_of_a_wheel(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     with zipfile.ZipFile(tmp_path / name, "w") as archive:
         for inside, content in CONTENTS.items():
             archive.writestr(inside, content)
-    monkeypatch.setattr(wheel_members, "_IN_MEMORY", 6)
-    monkeypatch.setattr(wheel_members, "_LOOKS", 4)
+    monkeypatch.setattr(budget, "_IN_MEMORY", 6)
+    monkeypatch.setattr(budget, "_LOOKS", 4)
     asked = RecordingBudget()
     assert contents(members_of(tmp_path / name, asked)) == {**CONTENTS, "data": b"1234"}
     size = (tmp_path / name).stat().st_size
@@ -145,8 +144,8 @@ def test_members_that_become_too_large(tmp_path: Path, monkeypatch: pytest.Monke
     with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
         archive.writestr("x", bytes(100))
     for most, ratio, fits in ((100, 0, True), (99, 0, False), (0, 1, True), (99, 1, True)):
-        monkeypatch.setattr(wheel_members, "_MOST_UNPACKED", most)
-        monkeypatch.setattr(wheel_members, "_MOST_RATIO", ratio)
+        monkeypatch.setattr(budget, "_MOST_UNPACKED", most)
+        monkeypatch.setattr(budget, "_MOST_RATIO", ratio)
         if fits:
             assert members(tmp_path / "x.whl") == {"x": bytes(4)}
         else:

@@ -25,6 +25,7 @@ from campaigns.conformance.fatbin_record import CASES
 from campaigns.conformance.fatbin_record import fatbin as fatbin_of
 from pytest_cudalink import artifacts
 from pytest_cudalink.audit import AuditError
+from pytest_cudalink.audit import members as budget
 from pytest_cudalink.audit.device_code import (
     DeviceImage,
     DriverOutcome,
@@ -36,7 +37,6 @@ from pytest_cudalink.audit.device_code import (
     what_happens,
 )
 from pytest_cudalink.audit.device_code.assemble import assemble
-from pytest_cudalink.base import budget
 from pytest_cudalink.cli import audit, audit_device_code
 from pytest_cudalink.cli.arguments import CommandError
 from pytest_cudalink.compat.architectures import ARCHITECTURES, architecture_of, gpus

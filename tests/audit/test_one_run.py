@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.audit import AuditError
+from pytest_cudalink.audit import members as budget
 from pytest_cudalink.audit import scan as scan_module
 from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, code_of
 from pytest_cudalink.audit.loadable import LoadableLibrary
@@ -25,7 +26,6 @@ from pytest_cudalink.audit.scan import (
     scan_path,
     wheel_major,
 )
-from pytest_cudalink.base import budget
 from pytest_cudalink.cli import main
 from pytest_cudalink.cli.audit_device_code import served
 from pytest_cudalink.versions import CudaVersion, Needs

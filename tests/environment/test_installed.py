@@ -17,7 +17,6 @@ from pytest_cudalink.environment.installed import (
     Installed,
     Place,
     Unreadable,
-    Wheel,
     asking_in_vain,
     find_place,
     is_gone,
@@ -262,7 +261,7 @@ def test_wheels_by_their_names(write, tmp_path: Path) -> None:
     for name in ("Nvidia_cuFFT-11.0.dist-info", "~vidia-1.dist-info", "a-1.egg-info", "nodash.dist-info"):
         write(f"{name}/METADATA")
     expected = [("nvidia-cufft", "11.0", "Nvidia_cuFFT-11.0.dist-info"), ("nodash", "", "nodash.dist-info")]
-    assert wheels_in(str(tmp_path)) == [Wheel(*pair, str(tmp_path / folder)) for *pair, folder in expected]
+    assert wheels_in(str(tmp_path)) == [Installed(*pair, "", str(tmp_path / folder)) for *pair, folder in expected]
     assert {wheel.site for wheel in wheels_in(str(tmp_path))} == {str(tmp_path)}
     assert wheels_in(str(tmp_path / "missing")) == []
 

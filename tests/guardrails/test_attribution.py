@@ -113,7 +113,7 @@ def test_pipes_in_place_of_libraries_and_metadata(tmp_path) -> None:
     assert attribution._nvjitlink_version(str(library)) is None
     for name in ("METADATA", "RECORD"):
         os.mkfifo(tmp_path / name)
-    wheel = attribution.Wheel("nvidia-x", "1", str(tmp_path))
+    wheel = attribution.Installed("nvidia-x", "1", "", str(tmp_path))
     assert attribution.requirements(wheel) == ()
     assert attribution._row(wheel, "x") is None
 

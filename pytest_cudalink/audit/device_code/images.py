@@ -10,14 +10,13 @@ from struct import Struct
 from typing import Final
 
 from ...artifacts import inspect
-from ...base.budget import AuditError, Budget
 from ...base.elf import Buffer
 from ...base.tables import read_table
 from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
-from ...environment.installed import Unreadable
+from ...environment.installed import AuditError, Unreadable
 from ...versions import CudaVersion, Needs
 from ..loadable import buffer, count_read
-from ..members import members_of
+from ..members import Budget, members_of
 from . import scan
 from .scan import Kind
 

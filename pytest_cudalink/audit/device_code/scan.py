@@ -242,11 +242,9 @@ def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tupl
     head = elf.read_header(data, base)
     if head is None or (most is not None and head.sections + head.section_size * head.section_count > most):
         return []
-    sections = elf.read_sections(data, head, base)
-    names = elf.section_names(data, head, sections, base)
     return [
         (base + section.offset, base + section.offset + section.size, name)
-        for section, name in zip(sections, names, strict=True)
+        for section, name in elf.named_sections(data, head, base)
         if section.kind != _NOBITS
     ]
 

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
-from ...base.budget import AuditError
 from ...base.finding import VERDICTS, Finding, Severity, exit_code_of, plain
 from ...base.install_command import NO_COMMAND, Command, Installer, install_command, installer_here
 from ...base.regular_files import has_hash
@@ -32,6 +31,7 @@ from ...compat.releases import driver_named
 from ...environment import conda
 from ...environment.conda import CondaPackage
 from ...environment.installed import (
+    AuditError,
     Installed,
     Place,
     Unreadable,

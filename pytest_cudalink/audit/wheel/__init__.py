@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...base.budget import AuditError
 from ...base.finding import Finding, plain
 from ...base.tables import grouped
 from ...base.words import and_more, counted, listed, plural
 from ...compat.libraries import MAJORS, is_foreign, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ...compat.releases import drivers_in
+from ...environment.installed import AuditError
 from ..device_code import ROWS, DeviceCode, code_of
 from ..install_targets import InstallTarget, targets_of
 from ..loadable import LoadableLibrary, cuda_functions, folder_of, loaded_by, searched
