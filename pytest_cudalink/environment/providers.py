@@ -4,7 +4,6 @@ What the loader searches first counts first (`loader_search`). The rest is the o
 wheels, as cuda.pathfinder does: installed wheels, the conda prefix, the loader's cache, and the folders of toolkits.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..base.regular_files import read_bounded
 from ..compat import exports
@@ -22,9 +21,9 @@ from ..versions import CudaVersion
 from . import loader_search
 from .conda import is_cuda_package
 from .installed import Installed
+from .wheels import named_toolkits, toolkit_version
 
 _SYSTEM: Final = ("/usr/local/cuda/lib64", "/usr/local/cuda/nvvm/lib64")
-_MOST_JSON: Final = 1 << 20
 #: The parts of cuDNN as others name them, and most bytes of one that does.
 _PARTS: Final = re.compile(rb"libcudnn_\w+(?=\.so)")
 _MOST_OPENER: Final = 16 << 20
@@ -169,8 +168,7 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
 @cache
 def _system_libraries() -> tuple[str, ...]:
     """The CUDA libraries in the loader's cache, and those of toolkits: of variables, and of /usr/local/cuda."""
-    roots = [root for name in ("CUDA_PATH", "CUDA_HOME") if (root := os.environ.get(name))]
-    toolkits = (*(f"{root}/lib64" for root in roots), *_SYSTEM)
+    toolkits = (*(f"{root}/lib64" for _, root in named_toolkits()), *_SYSTEM)
     return tuple(dict.fromkeys([*_cached(), *chain(*map(_listed, toolkits))]))
 
 
@@ -195,8 +193,5 @@ def _system_release(stem: str, path: str) -> CudaVersion | None:
     real = os.path.realpath(path)
     if release := exports.release_in(stem, real) or exports.release_of_file(real):
         return release
-    for folder in list(Path(real).parents)[:4]:
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            content: Any = json.loads(read_bounded(folder / "version.json", _MOST_JSON))
-            return CudaVersion.parse(content["cuda"]["version"])
-    return None
+    version = next(filter(None, map(toolkit_version, list(Path(real).parents)[:4])), "")
+    return CudaVersion.parse(version) if version else None

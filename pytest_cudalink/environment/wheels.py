@@ -1,7 +1,8 @@
-"""Installed wheels by the names of their packages, read from their metadata; nothing is imported or loaded."""
+"""Wheels of this process by the names of their packages, and toolkits that variables name; nothing is loaded."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..base.regular_files import TEXT, is_regular
+from ..base.regular_files import TEXT, is_regular, read_bounded
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -20,6 +21,8 @@ NVJITLINK: Final = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
 _METADATA: Final = ("METADATA", "PKG-INFO", "requires.txt")
 _LISTS: Final = ("RECORD", "installed-files.txt", "SOURCES.txt")
 _MOST_LISTED: Final = 64 << 20
+#: Most bytes that are read of a toolkit's version.json; a real one has 4,000.
+_MOST_MANIFEST: Final = 1 << 20
 #: The requirement that brings tileiras with ptxas and libNVVM, without a version.
 TILEIRAS: Final = "cuda-toolkit[nvcc,nvvm,tileiras]"
 
@@ -45,6 +48,22 @@ def files_of(wheel: metadata.Distribution | None, name: str) -> Iterator[Path]:
     for file in (wheel.files if wheel is not None else None) or ():
         if re.fullmatch(name, file.name):
             yield Path(str(file.locate()))
+
+
+def named_toolkits() -> Iterator[tuple[str, Path]]:
+    """Yield the toolkits that the environment names, each behind its variable; the first counts, as in pathfinder."""
+    for name in ("CUDA_PATH", "CUDA_HOME"):
+        if folder := os.environ.get(name):
+            yield name, Path(folder)
+
+
+def toolkit_version(folder: Path, component: str = "cuda") -> str:
+    """Return the version of a toolkit, or of a part of it, by its ``version.json``; empty where that says none."""
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        version = json.loads(read_bounded(folder / "version.json", _MOST_MANIFEST))[component]["version"]
+        if isinstance(version, str) and re.fullmatch(r"\d{1,4}\.\d{1,4}(\.\d+)*", version, re.ASCII):
+            return version
+    return ""
 
 
 def own_version() -> str:

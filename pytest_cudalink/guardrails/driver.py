@@ -2,7 +2,6 @@
 
 import ctypes
 import sys
-from collections.abc import Callable
 
 from .. import probes
 from ..probes import elsewhere, libcuda
@@ -30,13 +29,12 @@ def _check(function: str, code: int) -> None:
         raise NvmlError(f"{function} failed with {code}")
 
 
-def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
+def driver_release() -> str:
     """Release of the driver, such as ``"580.65.06"``, from NVML.
 
-    `open_nvml`: opens the library.
     Raises NvmlError if NVML is not installed, fails, or answers with another form of text.
     """
-    nvml = open_nvml()
+    nvml = _nvml()
     for function in ("nvmlInit_v2", "nvmlSystemGetDriverVersion", "nvmlShutdown"):
         if not hasattr(nvml, function):
             raise NvmlError(f"an NVML without {function}")

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -221,11 +221,22 @@ def _noxfile_requirements(root: Path) -> tuple[list[str], list[str]]:
 
 def _imported(file: Path) -> dict[str, None]:
     """Return the packages of others that a source file imports in any case; none of one that cannot be parsed."""
-    body = syntax_of(file).body
-    modules = [imported.name for statement in body if isinstance(statement, ast.Import) for imported in statement.names]
-    modules += [each.module for each in body if isinstance(each, ast.ImportFrom) and each.module and not each.level]
-    tops = dict.fromkeys(module.partition(".")[0] for module in modules)
+    tops = dict.fromkeys(module.partition(".")[0] for module in _modules(file))
     return {top: None for top in tops if top not in sys.stdlib_module_names}
+
+
+def _modules(file: Path, package: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the modules that a source file imports in any case.
+
+    `package`: the parts of the name of the package that it is in; without them, relative imports are left out.
+    """
+    for statement in syntax_of(file).body:
+        if isinstance(statement, ast.Import):
+            yield from (imported.name for imported in statement.names)
+        elif isinstance(statement, ast.ImportFrom) and statement.level <= len(package):
+            above = package[: len(package) - statement.level + 1] if statement.level else ()
+            start = ".".join([*above, *filter(None, [statement.module])])
+            yield from (start, *(f"{start}.{imported.name}" for imported in statement.names))
 
 
 def _script_requirements(text: str) -> list[str]:
@@ -589,14 +600,9 @@ def _imports(root: Path, module: str) -> Iterator[str]:
         if file is None:
             continue
         package = parts if file.name == "__init__.py" else parts[:-1]
-        for statement in syntax_of(file).body:
-            modules = [imported.name for imported in statement.names] if isinstance(statement, ast.Import) else []
-            if isinstance(statement, ast.ImportFrom):
-                above = package[: len(package) - statement.level + 1] if statement.level else []
-                start = ".".join([*above, *filter(None, [statement.module])])
-                modules = [start, *(f"{start}.{imported.name}" for imported in statement.names)]
-            yield from (module for module in modules if module.partition(".")[0] != parts[0])
-            seen += [module for module in modules if module.partition(".")[0] == parts[0] and module not in seen]
+        modules = [*_modules(file, package)]
+        yield from (module for module in modules if module.partition(".")[0] != parts[0])
+        seen += [module for module in modules if module.partition(".")[0] == parts[0] and module not in seen]
 
 
 def _proposed(text: str, name: str, unfit: object) -> str:

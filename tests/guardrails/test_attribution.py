@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.guardrails import attribution
+from pytest_cudalink.guardrails import attribution, driver
 from pytest_cudalink.guardrails.driver import DriverFacts, NvmlError, driver_release, parse_cuda_version, parse_release
 from pytest_cudalink.guardrails.items import Fact
 from pytest_cudalink.probes import fake
@@ -491,10 +491,11 @@ class Nvml:
         return self._answer("shutdown")
 
 
-def test_nvml_is_balanced() -> None:
+def test_nvml_is_balanced(monkeypatch) -> None:
     """Every start that succeeded is followed by one end."""
     nvml = Nvml()
-    assert driver_release(lambda: nvml) == "580.65.06"
+    monkeypatch.setattr(driver, "_nvml", lambda: nvml)
+    assert driver_release() == "580.65.06"
     assert nvml.calls == ["init", "version", "shutdown"]
 
 
@@ -512,10 +513,11 @@ def test_nvml_is_balanced() -> None:
         ),
     ],
 )
-def test_nvml_errors(nvml: Nvml, words: str, calls: list[str]) -> None:
+def test_nvml_errors(nvml: Nvml, words: str, calls: list[str], monkeypatch) -> None:
     """An error inside wins over one at the end; that one alone surfaces; a text of another form is an error."""
+    monkeypatch.setattr(driver, "_nvml", lambda: nvml)
     with pytest.raises(NvmlError) as caught:
-        driver_release(lambda: nvml)
+        driver_release()
     assert (str(caught.value), nvml.calls) == (words, calls)
 
 
@@ -530,8 +532,9 @@ def test_libraries_without_the_functions(monkeypatch) -> None:
     monkeypatch.setattr(libcuda, "library", Empty)
     fact = DriverFacts().cuda()
     assert (fact.value, fact.witness) == (None, "undefined symbol: cuDriverGetVersion")
+    monkeypatch.setattr(driver, "_nvml", Empty)
     with pytest.raises(NvmlError, match="without nvmlInit_v2"):
-        driver_release(Empty)
+        driver_release()
 
 
 @pytest.mark.parametrize("value", [1000, "1.0", (1, 0), CudaVersion(1, 0)])
@@ -560,7 +563,6 @@ UNASKED = "the CUDA version of the driver is given, its release is not"
 
 def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
     """Each question is asked once; without a release the version stays known; fakes are not cached."""
-    from pytest_cudalink.guardrails import driver
     from pytest_cudalink.probes import libcuda
 
     asked = []
@@ -600,7 +602,6 @@ def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
 )
 def test_a_driver_that_another_process_asks(monkeypatch, version, problem, witness) -> None:
     """Where this one may not call it, it is known all the same whether there is a driver."""
-    from pytest_cudalink.guardrails import driver
     from pytest_cudalink.probes import libcuda
 
     def call(*_: object) -> None:

@@ -5,19 +5,16 @@ Each fact is read when it is looked up, not before.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from ... import probes
-from ...base.regular_files import read_bounded
 from ...environment.requirements import EnvironmentFact
-from ...environment.wheels import installed_wheel
+from ...environment.wheels import installed_wheel, named_toolkits, toolkit_version
 from ...loader.loads import loaded_file
 from ...probes import elsewhere
 
@@ -26,9 +23,6 @@ if TYPE_CHECKING:
 
 #: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
-
-#: Most bytes that are read of a toolkit's version.json; a real one has 4,000.
-_MOST_MANIFEST: Final = 1 << 20
 
 _NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
@@ -114,16 +108,9 @@ def _nvjitlink() -> EnvironmentFact:
 
 def _local(component: str) -> EnvironmentFact | None:
     """Return what the toolkit folder that the environment names says of a component; None without such a toolkit."""
-    for variable in ("CUDA_PATH", "CUDA_HOME"):
-        if not (folder := os.environ.get(variable)):
-            continue
-        file = Path(folder) / "version.json"
-        try:
-            version = json.loads(read_bounded(file, _MOST_MANIFEST))[component]["version"]
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            continue
-        if re.fullmatch(r"\d+(\.\d+)+", str(version)):
-            return EnvironmentFact(str(version), source=f"{file} (from {variable})")
+    for variable, folder in named_toolkits():
+        if version := toolkit_version(folder, component):
+            return EnvironmentFact(version, source=f"{folder / 'version.json'} (from {variable})")
     return None
 
 
