@@ -221,8 +221,8 @@ def _audit_environment(options: argparse.Namespace) -> int:
 
     def judge(_path: Path, _step: object) -> Answer:
         audited = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
-        shown = [replace(each, what="; ".join((each.what, *each.remedies[:1])), place="") for each in audited.findings]
-        shown += [Finding("unknown", file.text, place=file.path, kind="not readable") for file in audited.unreadable]
+        shown = [replace(each, place="") for each in audited.findings]
+        shown += [Finding("unknown", file.text, place=file.path, kind="unreadable") for file in audited.unreadable]
         return Answer("", list(_environment_lines(audited)), audited.to_json(), shown)
 
     # AuditError is a ValueError

@@ -36,9 +36,11 @@ class Answer:
 
     @property
     def rows(self) -> list[tuple[Severity, str, str]]:
-        """Severity, title and text of each finding, the worst first."""
-        rows = [(each.severity, ": ".join(filter(None, (each.kind, each.place))), each.what) for each in self.findings]
-        return sorted(rows, key=lambda row: SEVERITIES.index(row[0]))
+        """Severity, title and text of each finding, with the better remedy: the worst first."""
+        ranked = sorted(self.findings, key=lambda each: SEVERITIES.index(each.severity))
+        titles = [": ".join(filter(None, (each.kind, each.place))) for each in ranked]
+        texts = ["; ".join((each.what, *each.remedies[:1])) for each in ranked]
+        return list(zip([each.severity for each in ranked], titles, texts, strict=True))
 
     @property
     def exit_code(self) -> int:

@@ -450,7 +450,7 @@ def _verdicts(report: MatrixReport) -> Section:
             rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", listed(names)))
             continue
         rows.append((status(first), first["kind"], f"{first['what']}{more}", listed(names)))
-    return section("verdicts", ("status", "rule", "message", "cells"), rows)
+    return section("verdicts", ("status", "rule", "what", "cells"), rows)
 
 
 def differing(report: MatrixReport) -> list[tuple[str, str, str]]:

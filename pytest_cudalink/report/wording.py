@@ -96,6 +96,12 @@ def not_emulated(functions: Iterable[str]) -> str:
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not emulated"
 
 
+def verdict_record(verdict: Finding) -> dict[str, Any]:
+    """Return a verdict of the guard rails as records and processes pass it on."""
+    names = ("severity", "kind", "what", "why", "fix", "otherwise")
+    return {**{name: str(getattr(verdict, name)) for name in names}, "evidence": [*map(str, verdict.evidence)]}
+
+
 def cause_record(cause: Finding) -> CauseRecord:
     """Return the finding why a test failed as records and processes pass it on."""
     return {"kind": cause.kind, "what": cause.what, "why": cause.why, "fix": [*cause.suggestion]}  # type: ignore[typeddict-item]

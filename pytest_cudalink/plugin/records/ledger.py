@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ...base.finding import Finding, Violation
-from ...report.wording import cause_record, explanation, link_key
+from ...report.wording import cause_record, explanation, link_key, verdict_record
 from .. import pytest_private
 from ..run import Run, RunPart
 
@@ -258,12 +258,8 @@ class Ledger(RunPart):
         self.here.unsupported[target] = reason
 
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
-        names = ("severity", "kind", "what", "why", "fix", "otherwise")
-        content = {name: str(getattr(verdict, name)) for name in names}
-        releases = [item.version for item in verdict.evidence if getattr(item, "version", None)]
-        self.here.verdicts.append(
-            {"nodeid": nodeid, **content, "evidence": list(verdict.items), "releases": list(map(list, releases))}
-        )
+        releases = [list(item.version) for item in verdict.evidence if getattr(item, "version", None)]
+        self.here.verdicts.append({"nodeid": nodeid, **verdict_record(verdict), "releases": releases})
 
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         (self.outside if nodeid is None else self.test).violations[violation.check] += 1

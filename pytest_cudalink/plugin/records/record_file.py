@@ -17,6 +17,7 @@ from ...base.safe_text import block
 from ...base.tables import grouped
 from ...loader import last_words
 from ...report import Writer, origin, records
+from ...report.wording import verdict_record
 from .. import pytest_private
 from ..run import Run, RunPart
 from ..settings import Setting
@@ -173,9 +174,7 @@ class RecordFile(RunPart):
 
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if not self._run.is_repeated:
-            self.write(
-                records.VerdictRecord, verdict, nodeid=nodeid, fix=str(verdict.fix), evidence=list(verdict.items)
-            )
+            self.writer.write(records.VerdictRecord(nodeid=nodeid, **verdict_record(verdict)))
 
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
