@@ -116,6 +116,15 @@ def unmapped(part, layout, *numbers):
     info = struct.pack("iiQii32siiQQIIII", 0, 0, small.value, part, 0, place, 2, *bytes(3), 1, *bytes(3))
     return cuda.cuMemMapArrayAsync(info, 1, None)
 assert (unmapped(0, "8I", *bytes(5), 16, 16, 1), unmapped(1, "IIQQQ", 0, 0, 0, 65536, 0)) == (0, 1)
+whole = new(cuda.cuMipmappedArrayCreate, byref(Descriptor(1024, 1024, 0, UINT8, 1, SPARSE)), 10)
+ok(cuda.cuMipmappedArrayGetSparseProperties(found, whole))
+tail, pool = found[4], struct.pack("4I8xBBHBBH", 1, 0, 1, 0, 0, 0, 1, 0, 0, 0)  # CU_MEM_CREATE_USAGE_TILE_POOL
+memory = get(cuda.cuMemCreate, c_uint64, c_size_t(2 << 20), pool, c_uint64(0))
+def mapped(part, offset):
+    place = struct.pack("IIQQQ", 0, 0, 0, tail, 0)
+    info = struct.pack("iiQii32siiQQIIII", 1, 0, whole.value, part, 0, place, 1, 0, memory, offset, 1, *bytes(3))
+    return cuda.cuMemMapArrayAsync(info, 1, None)
+assert [mapped(1, 0), mapped(1, (2 << 20) - tail), mapped(1, 2 << 20), mapped(2, 0)] == [0, 0, 1, 1]
 """,
     "they_die_with_their_context": """
 # The memory of arrays is given back by destroying them, or their context.
@@ -188,6 +197,12 @@ for resource in resources:
     assert view.width == 77  # it has none, and nothing is written
     ok(cuda.cuTexObjectDestroy(one))
     assert cuda.cuTexObjectGetResourceDesc(byref(got), one) == 1
+levels = new(cuda.cuMipmappedArrayCreate, byref(Descriptor(64, 64, 0, FLOAT, 1, 0)), 3)
+code, one = texture(Resource(1, 0, levels.value), Sampling((1, 2, 3), 1, 3))
+ok(code or cuda.cuMipmappedArrayDestroy(levels))
+memset(byref(got), 7, sizeof(got))
+ok(cuda.cuTexObjectGetResourceDesc(byref(got), one))
+assert (got.type, got.one, got.flags) == (0x07070707, 0x0707070707070707, 0)  # of what is gone nothing is written
 for resource, axes in zip(resources, (2, 1, 2)):  # how each is left along other axes does not matter
     modes = [tuple(9 * (axis == wrong) for axis in range(3)) for wrong in range(3)]
     assert [texture(resource, Sampling(one))[0] for one in modes] == [int(wrong < axes) for wrong in range(3)]
@@ -298,9 +313,9 @@ FORMS = {  # before the arguments that all have, and behind them
 USUAL = dict(type=0, rank=3, address=1 << 20, extent=256, stride=1 << 10, box=128, low=-1, high=1, pixels=8, step=1,
              interleave=0, mode=0, swizzle=0, promotion=0, fill=0)
 VALUES = dict(USUAL, rank=(2, 4, 5, 6), address=(1, 16, 32, 1 << 57), extent=(0, 2, 3, 1 << 32, (1 << 32) + 1),
-              stride=(16, 32, 1 << 40), box=(0, 2, 16, 32, 64, 256, 257), low=(-129, -128, 127, 128), step=(0, 2, 8, 9),
-              high=(-129, -128, 127, 128), pixels=(0, 1, 1024, 1025), interleave=(-1, 1, 2, 3), mode=(-1, 1, 2),
-              swizzle=range(-1, 8), promotion=(-1, 1, 3, 4), fill=(-1, 1, 2))
+              stride=(16, 32, 15 << 36, 1 << 40), box=(0, 2, 16, 32, 64, 256, 257), low=(-129, -128, 127, 128),
+              step=(0, 2, 8, 9), high=(-129, -128, 127, 128), pixels=(0, 1, 1024, 1025), interleave=(-1, 1, 2, 3),
+              mode=(-1, 1, 2), swizzle=range(-1, 8), promotion=(-1, 1, 3, 4), fill=(-1, 1, 2))
 for form, own in FORMS.items():
     for kind in range(-1, 17):
         answers = {}

@@ -129,6 +129,7 @@ def test_wrong_values_in_the_environment(on_driver) -> None:
     done = on_driver("13.0", "-c", HEAD + ASK, env=wrong)
     assert done.stdout.startswith("NVIDIA H200;")
     assert "CUDALINK_EMULATOR_DEVICE is 'h300', which is not a known device; taking sm_90" in done.stderr
+    assert done.stdout == on_driver("13.0", "-c", HEAD + ASK).stdout  # memory, too, is that of the default
     assert "CUDALINK_EMULATOR_DEVICE_MEMORY is '8GiB'; expected a number of bytes from 16777216 on" in done.stderr
 
 

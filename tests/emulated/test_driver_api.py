@@ -168,10 +168,10 @@ for target, code in ((90, 0), (75, 209)):
 ok(load_with(ptx, [], library_options=[1])[1][0][0])
 for key in (2, 99):
     assert load_with(ptx, [], library_options=[key])[1][0] == (1,)
-# wall time
-values = (c_void_p * 1)()
-ok(cuda.cuModuleLoadDataEx(byref(c_void_p()), ptx, 1, (c_int * 1)(2), values))
-assert cast(values, POINTER(c_float))[0] > 0
+# wall time, and the most threads of a block
+values = (c_void_p * 2)(None, 7)
+ok(cuda.cuModuleLoadDataEx(byref(c_void_p()), ptx, 2, (c_int * 2)(2, 1), values))
+assert cast(values, POINTER(c_float))[0] > 0 and values[1] == 32
 """
     )
 
@@ -567,8 +567,8 @@ def test_new_ptx_without_nvjitlink(check) -> None:
     program = """
 start()
 new = small_ptx("9.0")
-code, image, log = link([(PTX, new)])
-assert code == 222 and b"Unsupported .version 9.0; current version is '8.8'" in log, (code, log)
+code, image, log = link([(PTX, b"//" + bytes([10, 10]) + new)])
+assert code == 222 and b"line 3; fatal   : Unsupported .version 9.0; current version is '8.8'" in log, (code, log)
 assert load(new)[0] == 222
 code, image, log = link([(PTX, small_ptx("8.8"))])
 assert code == 221 and b"cudalink toolchain add 12.9" in log, (code, log)

@@ -333,9 +333,16 @@ def test_events_that_cannot_be_kept(run, on_driver, tmp_path) -> None:
         [f"*cudalink_events is {file} (from ini): events cannot be appended to {file}: No such file or directory*"]
     )
     program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
-    done = on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_EVENTS": str(file)})
-    assert done.stdout == "0\n"
-    assert done.stderr == f"cudalink: CUDALINK_EMULATOR_EVENTS: cannot append to {file}: No such file or directory\n"
+    for path, what, reason in (
+        (file, "append", "No such file or directory"),
+        ("/dev/full", "write", "No space left on device"),
+    ):
+        done = on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_EVENTS": str(path)})
+        assert done.stdout == "0\n"
+        assert done.stderr == f"cudalink: CUDALINK_EMULATOR_EVENTS: cannot {what} to {path}: {reason}\n"
+    for _ in range(2):  # each process appends to it
+        on_driver("13.0", "-c", program, env={"CUDALINK_EMULATOR_EVENTS": str(tmp_path / "new.jsonl")})
+    assert (tmp_path / "new.jsonl").read_text(encoding="utf-8").count('"call":"cuInit"') == 2
 
 
 def test_faults_from_the_environment(on_driver) -> None:

@@ -24,6 +24,8 @@ def content(size=16):
     ok(cuda.cuMemcpyDtoH_v2(addressof(back), memory, size))
     return back.raw
 graph, node, count = created(), c_void_p(), c_size_t()
+def child_of(graph, moves):
+    return create_string_buffer(struct.pack("i12xQi", 4, graph.value, moves), 256)
 """
 
 
@@ -74,8 +76,14 @@ def allocated(kind, location):
     return cuda.cuGraphAddMemAllocNode(byref(node), graph, None, c_size_t(0), create_string_buffer(given))
 assert [allocated(1, location) for location in (0, 2, 3)] == [1, 801, 801]
 assert [allocated(2, location) for location in (0, 1, 2, 3)] == [801, 0, 801, 801] and allocated(1, 1) == 0
+address = new(cuda.cuGraphMemAllocNodeGetParams, node, c_uint64 * 15)[14]
+frees = created()
+ok(cuda.cuGraphAddMemFreeNode(byref(node), frees, None, c_size_t(0), c_uint64(address)))
+frees = instantiated(frees)
+assert cuda.cuGraphLaunch(frees, None) == 1  # nothing is there to be freed
 ok(cuda.cuGraphLaunch(instantiated(graph), None))
 assert get(cuda.cuDeviceGetGraphMemAttribute, 0, 0, c_uint64) == 32 << 20
+assert [cuda.cuGraphLaunch(frees, None) for _ in range(2)] == [0, 1]
 ways, found = [created(), created()], (c_uint64 * 3)()
 for at, way in enumerate(ways):
     first, second = filled(way), filled(way)
@@ -143,6 +151,7 @@ for number in range(2):
     filled(c_void_p(bodies[number]), value=20 + number)
 ok(cuda.cuGraphLaunch(instantiated(graph), None))
 assert content() == bytes([21] * 16)
+assert cuda.cuGraphAddNode_v2(byref(node), created(), None, None, c_size_t(0), child_of(graph, 1)) == 801
 ok(cuda.cuGraphDestroy(graph))
 graph = created()
 ok(add(conditional(1, 1, 1)))

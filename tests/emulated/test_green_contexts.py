@@ -57,6 +57,9 @@ def structured(*wanted, results=True):
 
 assert structured((10, 2), (0, 8)) == (0, [10, 120], 2, 10)
 assert structured((0,)) == (0, [128], 4, 128)
+answers = [cuda.cuDevSmResourceSplit(None, count, byref(of_device()[1]), None, flags, wanted)
+           for count, flags, wanted in ((0, 0, bytes(64)), (1, 1, bytes(64)), (1, 0, None))]
+assert answers == [1, 1, 1]
 assert structured((16, 16)) == (0, [16], 116, 16)
 assert structured((32, 32)) == (0, [32], 100, 32) and structured((34, 34))[0] == 1
 assert structured((131, 0, 0, 1))[0] == 1

@@ -109,6 +109,10 @@ for count in (c_uint(addressof(keys) & 0xffffffff), c_uint(0xffffffff), c_uint(1
     assert cuda.cuModuleLoadDataEx(byref(made), ptx, count, keys, values) == 1
     assert cuda.cuLibraryLoadData(byref(made), ptx, keys, values, count, None, None, none) == 1
     assert cuda.cuLibraryLoadData(byref(made), ptx, None, None, none, keys, values, count) == 1
+names = (c_void_p * 1)()
+for given in ({32: 0xffffffff}, {25: addressof(names), 26: 1}):  # threads of a block; a name that is NULL
+    keys, values = (c_int * 2)(*given), (c_void_p * 2)(*given.values())
+    assert cuda.cuLinkCreate_v2(c_uint(len(given)), keys, values, byref(made)) == 1
 """
     check(program)
 

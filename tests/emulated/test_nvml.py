@@ -260,7 +260,7 @@ PROGRAMS = {
 # A device is found by everything that it says of itself, and libcuda says the same.
 import uuid
 assert nvmlDeviceGetCount() == 2
-cuda, text = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(64)
+cuda, nvml, text = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(64)
 assert cuda.cuInit(0) == 0
 for index in range(2):
     device = nvmlDeviceGetHandleByIndex(index)
@@ -286,6 +286,10 @@ for index in range(2):
     assert (number.value, pci.device, pci.domain) == (pci.bus, 0, 0)
     assert nvmlDeviceGetMinorNumber(device) == index
     assert nvmlDeviceGetName(device) == "NVIDIA H100 80GB HBM3"
+values = (c_nvmlFieldValue_t * 2)()
+assert nvml.nvmlDeviceClearFieldValues(device, 1, values) == 0 and [one.nvmlReturn for one in values] == [3, 0]
+assert [nvml.nvmlDeviceGetCpuAffinityWithinScope(device, 1, values, scope) for scope in range(3)] == [0, 0, 2]
+assert [nvml.nvmlDeviceGetViolationStatus(device, kind, bytes(16)) for kind in (5, 6, 10, 11, 12)] == [0, 2, 0, 0, 2]
 assert tuple(nvmlDeviceGetCudaComputeCapability(device)) == (9, 0)
 assert nvmlDeviceGetArchitecture(device) == NVML_DEVICE_ARCH_HOPPER
 assert nvmlDeviceGetNumGpuCores(device) == 132 * 128

@@ -170,6 +170,7 @@ for address in (managed(64), pinned(64), in_host_pool):
     assert ends(address) == ends(address, writes=True) == 0
 for address in (kept, pooled, variable, base + 2 * MIB, *dead.values()):
     assert cuda.cuMemHostGetDevicePointer_v2(byref(out), c_void_p(address), 0) == 1
+assert physical(2 * MIB, (HOST_NUMA, 1))[0] == 1
 code, of_host = physical(2 * MIB, (HOST_NUMA, 0))
 at = base + 6 * MIB
 ok(cuda.cuMemMap(at, 2 * MIB, 0, of_host, 0))

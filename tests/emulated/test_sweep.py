@@ -125,6 +125,8 @@ assert driver.end_sweep() == 2
 assert [call.failed for call in driver.swept_calls()] == [False, False]
 assert driver.end_sweep() == 2
 ok(cuda.cuCtxSynchronize())
+driver.lose_device(), driver.start_sweep(), driver.end_sweep()
+assert cuda.cuCtxSynchronize() == 46  # what a sweep did not take away does not come back
 """,
     "other_threads_and_processes": """
 # Calls of every thread count, those of a forked process and those of host functions do not.

@@ -47,7 +47,7 @@ typedef struct {
 static void put(NodeList *list, Node *node, Node *other, EdgeData data) {
   size_t at = list->count++;
   if (at >= list->room) return;
-  if (list->nodes) list->nodes[at] = node;
+  list->nodes[at] = node;
   if (list->others) list->others[at] = other;
   /* of nodes alone the rest stays (measured: programs/graphs) */
   if (list->data && (node || list->others)) list->data[at] = data;
@@ -59,7 +59,7 @@ static const EdgeData no_data;
    the last one are cleared. */
 static CUresult finish(NodeList *list, size_t *count) {
   size_t there = list->count;
-  while (list->nodes && list->count < list->room) put(list, NULL, NULL, no_data);
+  while (list->count < list->room) put(list, NULL, NULL, no_data);
   *count = list->nodes && list->room < there ? list->room : there;
   return CUDA_SUCCESS;
 }
