@@ -232,8 +232,15 @@ _WINDOW: Final = 1 << 16
 
 
 @cache
-def numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersion | None:
-    """Return the highest version that `pattern` finds near the first `mark` of a file."""
+def release_in(stem: str, path: str) -> CudaVersion | None:
+    """Return the release that the file of a library says of itself; None for all but nvJitLink and NVRTC.
+
+    That of nvJitLink is its newest symbol: it keeps the aliases of all older minors of its major. NVRTC has the name of
+    the builtins that it opens.
+    """
+    if stem not in _MARKS:
+        return None
+    mark, pattern = _MARKS[stem]
     try:
         with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             start = content.find(mark, 0, _MOST_LIBRARY)
@@ -241,15 +248,6 @@ def numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersio
     except (OSError, ValueError):  # (ValueError: an empty file)
         return None
     return max((CudaVersion(int(major), int(minor)) for major, minor in numbers), default=None)
-
-
-def release_in(stem: str, path: str) -> CudaVersion | None:
-    """Return the release that the file of a library says of itself; None for all but nvJitLink and NVRTC.
-
-    That of nvJitLink is its newest symbol: it keeps the aliases of all older minors of its major. NVRTC has the name of
-    the builtins that it opens.
-    """
-    return numbers_in(path, *_MARKS[stem]) if stem in _MARKS else None
 
 
 def release_of_file(path: str) -> CudaVersion | None:

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
 from ..base.regular_files import has_hash, read_bounded
-from ..compat.exports import numbers_in, pin_of, release_in
+from ..compat.exports import pin_of, release_in
 from ..environment.installed import Installed, read_distribution, read_record, rows_of, unlike, wheels_in
 from ..environment.loader_search import names_in
 from ..loader.loads import mapped_files
@@ -270,7 +270,7 @@ def attribute(path: str) -> Fact:
 
 def cache_clear() -> None:
     """Forget every answer."""
-    for function in (_cuda_version_of, distributions, _record, owner, requirements, numbers_in):
+    for function in (_cuda_version_of, distributions, _record, owner, requirements, release_in):
         function.cache_clear()
 
 

@@ -476,7 +476,7 @@ def test_metadata_of_another_release(write, tmp_path: Path, mark: str, name: str
     package = Installed("nvidia-nvjitlink", "13.2.51", "pip", str(record.parent))
     for release, lost in ((2, [(package, [f"{tmp_path}/s/n/include/x.h"])]), (0, [])):
         path = write(f"s/n/lib{name}.so.13", f"\0{mark}{release}\0")
-        exports.numbers_in.cache_clear()
+        exports.release_in.cache_clear()
         assert [*lost_files([package])] == lost, path
     unknown = replace(package, name="x")  # of which no release is known
     assert [package for package, _ in lost_files([unknown])] == [unknown]
