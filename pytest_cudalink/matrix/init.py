@@ -125,7 +125,8 @@ def older_pytest(root: Path) -> str:
             limits = wanted.requirement.specifier
             named = [each.version.removesuffix(".*") for each in limits if each.operator != "==="]
             newer = [each for each in (OLDEST_PYTEST, "8.9", "9", "99", *named) if Version(each) >= oldest]
-            if not any(map(limits.contains, newer)):
+            # asked for pre-releases, too, no packaging reads the "x" of "===x" as a version
+            if not any(limits.contains(version, prereleases=True) for version in newer):
                 return f"{wanted.requirement} ({wanted.where})"
     return ""
 
