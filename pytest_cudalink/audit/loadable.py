@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from ..base import elf
 from ..base.regular_files import open_regular
 from ..compat.libraries import majors_of
-from ..environment.loader_search import expanded, is_relative, own_folders
+from ..environment.loader_search import ORIGIN, expanded, own_folders
 
 #: Files up to this size are read into memory.
 _IN_MEMORY: Final = 16 << 20
@@ -239,7 +239,7 @@ def searched(path: str, elves: Mapping[str, LoadableLibrary], above: Iterable[st
     `above`: the files that load it.
     """
     named = own_folders(path, elves, above)
-    relative = ((folder_of(file), folder) for file, folder in named if is_relative(folder))
+    relative = ((folder_of(file), folder) for file, folder in named if ORIGIN.match(folder))
     return [posixpath.normpath(expanded(folder, origin)) for origin, folder in relative]
 
 

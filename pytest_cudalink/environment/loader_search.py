@@ -13,12 +13,13 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
 from ..base import elf
 from ..base.regular_files import open_regular
 
-_ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
+#: What stands for the folder of a file in the folders that it names.
+ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
 #: The loader's own folders, of any distribution of Linux, with that of conda's environments.
 _MULTIARCH: Final = getattr(sys.implementation, "_multiarch", "")
 _FOLDERS: Final = (
@@ -28,21 +29,12 @@ _FOLDERS: Final = (
 _CACHE: Final = Path("/etc/ld.so.cache")
 
 
-class Paths(Protocol):
-    """A library's folders, as its file names them."""
-
-    @property
-    def rpath(self) -> tuple[str, ...]: ...
-
-    @property
-    def runpath(self) -> tuple[str, ...]: ...
-
-
-def own_folders(path: str, files: Mapping[str, Paths], above: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
+def own_folders(path: str, files: Mapping[str, Any], above: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the folders that files name for what one of them needs or opens, each behind the file that names it.
 
     A RUNPATH counts for its file alone; a file without one uses its RPATH and those of every file that loads it.
 
+    `files`: each with a tuple `rpath` and a tuple `runpath`.
     `above`: the files that load it, the nearest first.
     """
     if files[path].runpath:
@@ -53,14 +45,9 @@ def own_folders(path: str, files: Mapping[str, Paths], above: Iterable[str] = ()
             yield from ((file, folder) for folder in files[file].rpath)
 
 
-def is_relative(folder: str) -> bool:
-    """Whether a folder that a file names depends on where that file lies."""
-    return _ORIGIN.match(folder) is not None
-
-
 def expanded(text: str, folder: str) -> str:
     """Return what a file of a folder names, without ``$ORIGIN``."""
-    return _ORIGIN.sub(lambda _: folder, text)
+    return ORIGIN.sub(lambda _: folder, text)
 
 
 def library_path() -> list[str]:
@@ -73,17 +60,15 @@ def searched_first(path: str) -> list[str]:
 
     The RPATH of a file that loads this one is not known here.
     """
-    linkage = None
     with suppress(OSError, ValueError):
-        linkage = _linkage(path)
-    if linkage is None:
-        return library_path()
-    origin = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 (the loader does not follow its link)
-    own = [os.path.realpath(expanded(folder, origin)) for _, folder in own_folders(path, {path: linkage})]
-    return [*library_path(), *own] if linkage.runpath else [*own, *library_path()]
+        if linkage := _linkage(path):
+            origin = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 (the loader does not follow its link)
+            own = [os.path.realpath(expanded(folder, origin)) for _, folder in own_folders(path, {path: linkage})]
+            return [*library_path(), *own] if linkage.runpath else [*own, *library_path()]
+    return library_path()
 
 
-def _linkage(path: str) -> Paths | None:
+def _linkage(path: str) -> elf.Linkage | None:
     with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         image = elf.loadable(content)
         return image.linkage() if image else None
