@@ -34,13 +34,14 @@ class Warm:
         self._requests, self._answers = requests, answers
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leave out what is not in the quick tier, unless it or its file is named."""
+        """Leave out what is not in the quick tier, unless it or its file is named, or markers are."""
         named = {(config.invocation_params.dir / argument).resolve() for argument in config.args}
         slow = ("slow", "apart")
         items[:] = [
             item
             for item in items
-            if item.path in named
+            if config.option.markexpr
+            or item.path in named
             or item.nodeid.partition("[")[0] in config.args
             or not any(map(item.get_closest_marker, slow))
         ]
