@@ -32,8 +32,9 @@ ISOLATED = pytest.param(("--cudalink-processes=isolated",), id="isolated", marks
 #: The way that hands over most: from the process of a test to a worker, and from there to the controller.
 BOTH = pytest.param(("-n1", "--cudalink-processes=isolated"), id="both", marks=pytest.mark.slow)
 
-#: What every pytest imports.
-PYTEST = tuple(f"_pytest.{name}" for name in default_plugins)
+#: What every pytest imports, and most runs with this plugin.
+THEIRS = ("ctypes", "email.parser", "msgspec", "packaging.requirements", "packaging.tags", "pdb", "tomllib")
+PYTEST = (*(f"_pytest.{name}" for name in default_plugins), *THEIRS)
 #: For a run that loads installed plugins by itself: the import of this one takes longer than all else of it.
 NO_HYPOTHESIS = ("-p", "no:hypothesispytest")
 #: What keeps installed plugins from loading by themselves, in a run and in what it starts.
@@ -130,8 +131,7 @@ class NestedPytest:
         said, complaint = (file.read_text(encoding="utf-8") for file in output)
         print(said)
         print(complaint, file=sys.stderr)
-        known = code in list(pytest.ExitCode)
-        status = pytest.ExitCode(code) if known else code
+        status = pytest.ExitCode(code) if code in list(pytest.ExitCode) else code
         return pytest.RunResult(status, said.splitlines(), complaint.splitlines(), spent)
 
 

@@ -116,8 +116,7 @@ def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
         return ForeignAnswer(exists=True, problem=f"it has not answered another process for {_DEADLINE} s"), loaded
     except (OSError, ValueError):
         return ForeignAnswer(exists=True, problem="another process that asked it died"), loaded
-    problem = answers.get("problem", "")
-    version = answers.get("version")
+    problem, version = answers.get("problem", ""), answers.get("version")
     answer = ForeignAnswer(not problem, version and CudaVersion.from_driver(version), answers.get("arch"), problem)
     return answer, answers.get("file", loaded)
 

@@ -7,7 +7,6 @@ import platform
 import re
 import subprocess
 import sys
-import tomllib
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -233,7 +232,9 @@ def _web_address(text: str | None) -> str | None:
 def declared_name(root: Path) -> str | None:
     """Return the project's name in ``pyproject.toml``."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        content = tomllib.loads(read_bounded(root / "pyproject.toml", _PYPROJECT_SIZE).decode("utf-8"))
-        name = content["project"]["name"]
+        text = read_bounded(root / "pyproject.toml", _PYPROJECT_SIZE).decode("utf-8")
+        import tomllib  # pytest has imported it where there is such a file
+
+        name = tomllib.loads(text)["project"]["name"]
         return name if isinstance(name, str) else None
     return None

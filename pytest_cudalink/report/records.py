@@ -7,6 +7,8 @@ Nothing here imports pytest or CUDA.
 ``python -m pytest_cudalink.report.records > matrices/records.schema.json`` writes the published schema.
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -19,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, Union, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -599,7 +601,7 @@ class Recording:
 
 #: The attributes of `Recording`, and of `cell_run.CellRun`, that have the events of which a run has several.
 SEVERAL: Final[Mapping[type[Event], str]] = {
-    get_args(attribute.type)[0]: attribute.name for attribute in fields(Recording) if get_origin(attribute.type) is list
+    globals()[str(events.type)[5:-1]]: events.name for events in fields(Recording) if events.default_factory is list
 }
 #: How the lines begin that say which tests a record has, and how its runs ended.
 _RUNS_AND_TESTS: Final = tuple(

@@ -105,8 +105,8 @@ class RecordFile(RunPart):
                 settings={
                     name: {"value": setting.value, "source": setting.source} for name, setting in settings.items()
                 },
-                versions={**_versions(run), **(cell.versions if cell else {})},
-                arch=_arch(run),
+                arch=_arch(run),  # before the versions: the process that answers it tells that of the driver, too
+                versions=_versions(run),
                 facts=dict(run.hook_facts),
                 axes=dict(cell.axes) if cell else {},
                 hidden=cell.hidden if cell else "",
@@ -123,8 +123,7 @@ class RecordFile(RunPart):
         run = self._run
         if run.is_isolated:  # the process that waits for it has emulated the same
             return
-        versions = {**_versions(run), **(run.cell.versions if run.cell else {})}
-        self.writer.write(records.FoundRecord(worker=run.worker, versions=versions, arch=_arch(run)))
+        self.writer.write(records.FoundRecord(worker=run.worker, arch=_arch(run), versions=_versions(run)))
         self._note_driver()
 
     def _lose(self, error: OSError) -> None:
@@ -235,7 +234,7 @@ def _versions(run: Run) -> dict[str, VersionRecord]:
         if name not in ("arch", "gpu"):
             fact, asked = environment[name], _requested(requested.get(name))
             versions[name] = {"requested": asked, "found": fact.value, "source": fact.source, "kind": fact.kind}
-    return versions
+    return {**versions, **(run.cell.versions if run.cell else {})}
 
 
 def _arch(run: Run) -> ArchRecord:
