@@ -98,8 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _file(options: argparse.Namespace) -> Path:
-    given: Path | None = options.file
-    return runner.cells_file(Path()) if given is None else given
+    return options.file or runner.cells_file(Path())
 
 
 def _known_tags(options: argparse.Namespace) -> Iterable[str]:

@@ -10,70 +10,62 @@ from pytest_cudalink.emulator.control import violation_of
 
 _LINES = ["/t/a.py:2 in call", "/x/_pytest/python.py:1 in run", "<frozen runpy>:3 in x", "/t/a.py:9 in test_it"]
 _TOLD = ("/t/a.py:9 in test_it", "/t/a.py:2 in call")
-_BELOW = {"violation": 3, "call": "cuLinkComplete", "pid": 7, "command": "a.py", "test": "t.py::test_it (call)"}
+_BELOW = {"violation": 3, "call": "cuWait", "pid": 7, "command": "a.py", "test": "t.py::test_it (call)"}
 _THERE = {"process": "process 7 (a.py)", "test": "t.py::test_it"}
 _STATE = {"object": "link state", "number": 2, "option": "optionValues", "what": "freed", "made": _LINES}
-_FOUND = {"expected": "1", "found": "2", "stack": ["x+1"], **_BELOW}
-_MEMORY = {"object": "buffer", "number": 2, "option": "CUdeviceptr", "after": "cuMemFree", "maker": "cuMemFree_v2"}
-_ORDER = {"object": "order", "option": "race", "maker": "cuMemcpy", "made": _LINES, "stack": ["x+3"]}
+_FOUND = {**_STATE, **_BELOW, "expected": "1", "found": "2", "stack": ["x+1"]}
+_MEMORY = {"object": "buffer", "number": 2, "option": "CUdeviceptr", "after": "cuMemFree", "maker": "cuFree"}
+_NATIVE = {"made": ["x+3"], "made native": True, "stack": ["x+4"], "stack native": True}
+_ORDER = {**_BELOW, "object": "order", "option": "race", "maker": "cuCopy", "made": _LINES, "stack": ["x+3"]}
 _DEADLOCK = {"object": "deadlock", "what": "all wait", "stack": _LINES}
 _DEAD = ("deadlock", 0, 0, "deadlock", "all wait", "deadlock: all wait", "")
-_GIVEN = "link state 2 was given its memory by cuLinkCreate, called from:"
+_WAIT = {**_BELOW, "object": "wait", "option": "stream", "stack": ["x+3"]}
+_WAITS = ("waits for work that was not done", "cuWait waits for unfinished work, which no_wait forbids", "cuWait")
+_OPTION = (2, "optionValues", "freed")
+_HERE = {"python_stack": ["here"]}
 _FREED = "link state 2: optionValues: freed, noticed by "
-_WAIT = ("no_wait", "waits for work that was not done")
-_WAITS = "cuLinkComplete waits for unfinished work, which no_wait forbids"
+
+
+def _after(head: str, *lines: str) -> tuple[str, ...]:
+    return (f"{head} called from:", *(f"  {line}" for line in lines))
+
+
+_GIVEN = _after("link state 2 was given its memory by cuLinkCreate,", *_TOLD)
+_MADE = _after("link state 2 was given its memory by cuLinkCreate,", "there")
+_BUFFER = (
+    "",
+    "buffer 2: CUdeviceptr: , noticed by ; expected , found ",
+    "",
+    ("x+4",),
+    (),
+    _after("buffer 2 was freed by cuFree,", "x+3"),
+)
+_FIRST = _after("the first, , was", "x+3")
+_FOUND_TEXT = f"{_FREED}cuWait; expected 1, found 2"
 
 
 @pytest.mark.parametrize(
     ("note", "more", "expected"),
     [
         ({}, {}, ("lifetimes", 0, 0, "", "", " 0: : , noticed by ; expected , found ", "", ())),
+        (_FOUND, _HERE, ("lifetimes", 3, *_OPTION, _FOUND_TEXT, "cuWait", ("x+1",), ("here",), _GIVEN)),
+        (_STATE, {"creator": ["there"]}, ("lifetimes", 0, *_OPTION, f"{_FREED}; expected , found ", "", (), (), _MADE)),
         (
-            {**_STATE, **_FOUND},
-            {"python_stack": ["here"]},
-            (
-                *("lifetimes", 3, 2, "optionValues", "freed", f"{_FREED}cuLinkComplete; expected 1, found 2"),
-                *("cuLinkComplete", ("x+1",), ("here",), (_GIVEN, *(f"  {line}" for line in _TOLD))),
-            ),
-        ),
-        (
-            _STATE,
-            {"creator": ["there"]},
-            (
-                *("lifetimes", 0, 2, "optionValues", "freed", f"{_FREED}; expected , found "),
-                *("", (), (), (_GIVEN, "  there")),
-            ),
-        ),
-        (
-            {**_MEMORY, "made": ["x+2"], "made native": True},
+            {**_MEMORY, **_NATIVE},
             {},
-            (
-                *("lifetimes", 0, 0, "CUdeviceptr", "", "buffer 2: CUdeviceptr: , noticed by ; expected , found "),
-                *("", (), (), ("buffer 2 was freed by cuMemFree_v2, called from:", "  x+2")),
-            ),
+            ("lifetimes", 0, 0, "CUdeviceptr", *_BUFFER),
         ),
+        (_ORDER, {}, ("order", 3, 0, "race", "", "", "cuWait", (), ("x+3",), _after("the first, cuCopy, was", *_TOLD))),
         (
-            {**_ORDER, **_BELOW},
+            {"object": "order", **_NATIVE},
             {},
-            (
-                *("order", 3, 0, "race", "", "", "cuLinkComplete", (), ("x+3",)),
-                ("the first, cuMemcpy, was called from:", *(f"  {line}" for line in _TOLD)),
-            ),
-        ),
-        (
-            {"object": "order", "made": ["x+3"], "made native": True, "stack": ["x+4"], "stack native": True},
-            {},
-            ("order", 0, 0, "", "", "", "", ("x+4",), (), ("the first, , was called from:", "  x+3")),
+            ("order", 0, 0, "", "", "", "", ("x+4",), (), _FIRST),
         ),
         (_DEADLOCK, {}, (*_DEAD, (), _TOLD)),
-        (_DEADLOCK, {"python_stack": ["here"]}, (*_DEAD, (), ("here",))),
-        (_DEADLOCK, {"python_stack": ["here"], "creator": ["thread 1"]}, (*_DEAD, (), (), ("thread 1",))),
-        ({**_DEADLOCK, "stack native": True, "stack": ["x"]}, {}, (*_DEAD, ("x",))),
-        (
-            {"object": "wait", "option": "stream", "stack": ["x+3"], **_BELOW},
-            {"python_stack": ["here"]},
-            ("wait", 3, 0, *_WAIT, _WAITS, "cuLinkComplete", ("x+3",), ("here",)),
-        ),
+        (_DEADLOCK, _HERE, (*_DEAD, (), ("here",))),
+        (_DEADLOCK, {**_HERE, "creator": ["thread 1"]}, (*_DEAD, (), (), ("thread 1",))),
+        ({**_DEADLOCK, **_NATIVE}, {}, (*_DEAD, ("x+4",))),
+        (_WAIT, _HERE, ("wait", 3, 0, "no_wait", *_WAITS, ("x+3",), ("here",))),
     ],
 )
 def test_what_a_note_becomes(note: Mapping[str, Any], more: dict[str, Any], expected: tuple[Any, ...]) -> None:
