@@ -80,7 +80,7 @@ def is_any_reached(opener: str, names: Collection[str]) -> bool:
     The file's own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
     """
     there = [name for folder in searched_first(opener) for name in names_in(folder)]
-    there += [path.rpartition("/")[2] for path in cached()]
+    there += [path.rpartition("/")[2] for path in found_by_name()]
     return any(library.startswith(name) for library in there for name in names)
 
 
@@ -100,9 +100,15 @@ def loader_cache() -> list[tuple[str, str]]:
     return re.findall(r"^\s+(\S+) \(.*?\) => (\S.*)$", done.stdout.decode("utf-8", "replace"), re.MULTILINE)
 
 
-def cached() -> Iterator[str]:
-    """The libraries in the loader's cache whose files are there."""
-    return (path for _, path in loader_cache() if os.path.exists(path))  # noqa: PTH110 (many)
+def found_by_name() -> Iterator[str]:
+    """The files that the loader finds without a folder: of its cache those that are there, then its own folders.
+
+    A file that was copied into such a folder is found before ldconfig runs again.
+    """
+    yield from (path for _, path in loader_cache() if os.path.exists(path))  # noqa: PTH110 (many)
+    multiarch = f"/usr/lib/{_MULTIARCH}"
+    first = (f"/lib/{_MULTIARCH}", multiarch) if Path(multiarch).is_dir() else ("/lib64", "/usr/lib64")
+    yield from (f"{folder}/{name}" for folder in (*first, "/lib", "/usr/lib") for name in names_in(folder))
 
 
 def may_find(*beginnings: str) -> bool:

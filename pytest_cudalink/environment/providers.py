@@ -80,18 +80,18 @@ class Providers:
     def foreign_parts(self) -> list[str]:
         """The parts of cuDNN that a process gets from another folder than the part which opens them.
 
-        They open each other by name: LD_LIBRARY_PATH comes before their own folder, and the loader's cache after it.
+        They open each other by name: LD_LIBRARY_PATH comes before their own folder, and what is found by name after it.
         """
         own = {provider.library: provider.path for provider in self.all}
         first = next((name for name in own if stem_of(name) == "libcudnn"), None)
         if first is None:
             return []
-        cached = list(_cached())
+        by_name = list(_found_by_name())
 
         def path_of(stem: str) -> str:
             name = first.replace("libcudnn", stem)
             earlier = (f"{folder}/{name}" for folder in loader_search.library_path())
-            later = (path for path in cached if path.endswith(f"/{name}"))
+            later = (path for path in by_name if path.endswith(f"/{name}"))
             ours = own.get(name, "")
             path = next(filter(os.path.isfile, (*earlier, ours, *later)), "")
             return ours if os.path.isfile(ours) and _size(ours) == _size(path) else path  # noqa: PTH113 (of texts)
@@ -167,9 +167,9 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
 
 @cache
 def _system_libraries() -> tuple[str, ...]:
-    """The CUDA libraries in the loader's cache, and those of toolkits: of variables, and of /usr/local/cuda."""
+    """The CUDA libraries that the loader finds by name, and those of toolkits: of variables, and of /usr/local/cuda."""
     toolkits = (*(f"{root}/lib64" for _, root in named_toolkits()), *_SYSTEM)
-    return tuple(dict.fromkeys([*_cached(), *chain(*map(_listed, toolkits))]))
+    return tuple(dict.fromkeys([*_found_by_name(), *chain(*map(_listed, toolkits))]))
 
 
 def parts_named_in(path: str) -> set[str]:
@@ -183,9 +183,9 @@ def _listed(folder: str) -> list[str]:
     return [path for name in loader_search.names_in(folder) if _loaded_as(path := f"{folder}/{name}")]
 
 
-def _cached() -> Iterator[str]:
-    """The CUDA libraries in the loader's cache whose files are there."""
-    return filter(_loaded_as, loader_search.cached())
+def _found_by_name() -> Iterator[str]:
+    """The CUDA libraries that the loader finds without a folder."""
+    return filter(_loaded_as, loader_search.found_by_name())
 
 
 def _system_release(stem: str, path: str) -> CudaVersion | None:
