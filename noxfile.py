@@ -190,7 +190,7 @@ def plugins(session: nox.Session, release: str) -> None:
     """
     released = RELEASES["plugins"]
     install(session, "toolkit", "numpy", "group:test", *released["pytest"][release], *released["packages"])
-    env = {"CUDALINK_REQUIRE_TOOLKIT": BASE.ctk, "CUDALINK_TESTS_BESIDE": released["beside"]}
+    env = {"CUDALINK_REQUIRE_TOOLKIT": BASE.ctk, "TESTS_BESIDE": released["beside"]}
     newest = release == [*released["pytest"]][-1]
     pages = ["tests/docs/test_sessions.py::test_session_with_plugins"] if newest else []
     session.run("pytest", "-n", "auto", "tests/plugin", *pages, *session.posargs, env=env)

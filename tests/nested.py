@@ -44,10 +44,10 @@ NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 def with_plugins(*arguments: str, plugins: tuple[str, ...] = ()) -> list[str]:
     """The arguments behind those that load this plugin, the named ones, and pytest-xdist where ``-n`` needs it.
 
-    ``$CUDALINK_TESTS_BESIDE`` has the words that load others beside them: ``nox -s plugins`` sets it.
+    ``$TESTS_BESIDE`` has the words that load others beside them: ``nox -s plugins`` sets it.
     """
     workers = ["xdist"] if any(argument.startswith("-n") for argument in arguments) else []
-    beside = os.environ.get("CUDALINK_TESTS_BESIDE", "").split()
+    beside = os.environ.get("TESTS_BESIDE", "").split()
     return [*(word for name in ("cudalink", *workers, *plugins) for word in ("-p", name)), *beside, *arguments]
 
 
