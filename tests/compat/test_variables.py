@@ -105,8 +105,7 @@ def test_none_of_ours_is_named(run_pytest, pytester, monkeypatch) -> None:
     """Variables that other parts read are no mistake."""
     for name in settings_table.known_variables() - {option.env for option in OPTIONS} - {"CUDALINK_ISOLATED"}:
         if not name.startswith("CUDALINK_EMULATOR_"):
-            # words that this very run of pytest gets
-            monkeypatch.setenv(name, "" if name == "TESTS_BESIDE" else "1")
+            monkeypatch.setenv(name, "1")
     pytester.makepyfile("def test(): pass")
     result = run_pytest("-Werror")
     result.assert_outcomes(passed=1)
