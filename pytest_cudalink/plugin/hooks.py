@@ -16,7 +16,8 @@ import pytest
 from .. import own_imports
 from ..compat.settings_table import OPTIONS
 from . import fixtures, hookspecs, marker
-from .start import START, Start, from_controller, in_order, is_active
+from .hook_order import in_order
+from .start import START, Start, from_controller, is_active
 
 #: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")

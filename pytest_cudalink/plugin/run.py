@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar, cast
 import pytest
 
 from .. import own_imports
-from .start import RUN, START, Start, from_controller, register
+from .hook_order import register
+from .start import RUN, START, Start, from_controller
 
 if TYPE_CHECKING:
     from ..emulator import Emulation

@@ -28,10 +28,10 @@ from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.base.elf import ElfError
 from pytest_cudalink.base.finding import VERDICTS, Finding
 from pytest_cudalink.compat import known_bad
-from pytest_cudalink.environment import loader_search, providers
+from pytest_cudalink.environment import library_search, loader_search
 from pytest_cudalink.environment.conda import CondaPackage
 from pytest_cudalink.environment.installed import Installed, Place, Unreadable
-from pytest_cudalink.environment.providers import Provider, Providers
+from pytest_cudalink.environment.library_search import Provider, Providers
 from pytest_cudalink.versions import CudaVersion
 from tests.audit.test_environment import Made
 
@@ -78,7 +78,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
 
     monkeypatch.setattr(missing_libraries, "read_dynamic", read)
     monkeypatch.setattr(loader_search, "_linkage", read)
-    monkeypatch.setattr(providers, "_system_libraries", tuple)
+    monkeypatch.setattr(library_search, "_system_libraries", tuple)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
     return made
 
@@ -100,7 +100,7 @@ def claim_line(claim: Claim) -> str:
 
 
 CUDART, CUDART_13 = "libcudart.so.12", "libcudart.so.13"
-SYSTEM_LIBRARIES = providers._system_libraries.__wrapped__
+SYSTEM_LIBRARIES = library_search._system_libraries.__wrapped__
 NEEDED = "wants cudaGetDriverEntryPointByVersion of CUDA 12.5"
 
 
@@ -363,7 +363,7 @@ def test_floors_that_nobody_can_judge(made: Faked, monkeypatch: pytest.MonkeyPat
     made.wheel("bundle", "1", files=(made.put("b/libnvJitLink.so.12"),))
     user = made.put("x/x.so", JITLINK, CUDART, __nvJitLinkCreate_12_9=JITLINK, cudaGetDriverEntryPointByVersion=CUDART)
     made.wheel("x", "1", files=(user,))
-    monkeypatch.setattr(providers, "_system_libraries", lambda: ("/usr/lib/libcudart.so.12",))
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: ("/usr/lib/libcudart.so.12",))
     assert made.audit().findings == ()
 
 
@@ -391,7 +391,7 @@ def test_an_older_library_outside(made: Faked, monkeypatch: pytest.MonkeyPatch, 
     """The advice is about the variable only where that names the folder."""
     made.wheel("x", "1", files=(made.put("x/x.so", JITLINK, __nvJitLinkCreate_12_9=JITLINK),))
     (old := tmp_path / JITLINK).write_bytes(b"\0__nvJitLinkCreate_12_4\0")
-    monkeypatch.setattr(providers, "_system_libraries", lambda: [str(old)])
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: [str(old)])
     there = "put one of CUDA 12.9 or newer there, or before it in LD_LIBRARY_PATH if x.so has no RPATH"
     wants = "x.so of x 1 wants __nvJitLinkCreate_12_9 of CUDA 12.9"
     for where, remedy in ((str(tmp_path), there), ("LD_LIBRARY_PATH", f"take {tmp_path} out of LD_LIBRARY_PATH")):
@@ -940,7 +940,7 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
 def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVRTC of a toolkit outside counts where cuda-bindings looks for it."""
     nvrtc = made.path(made.put("libnvrtc.so.13", content=b"libnvrtc-builtins.so.13.3"))
-    monkeypatch.setattr(providers, "_system_libraries", lambda: [nvrtc])
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: [nvrtc])
     made.wheel("nvidia-cuda-cccl", "13.0.85")
     made.wheel("nvidia-cuda-runtime-cu12", "12.6.77")
     assert told(made.audit()) == []
@@ -950,7 +950,7 @@ def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch
     jitlink = made.path(made.put(JITLINK, content=b"\0__nvJitLinkCreate_12_8\0"))
     made.wheel("cuda-core", "1.0.0")
     for systems, expected in (([nvrtc], (True, False)), ([nvrtc, jitlink], (False, True))):
-        monkeypatch.setattr(providers, "_system_libraries", lambda systems=systems: systems)
+        monkeypatch.setattr(library_search, "_system_libraries", lambda systems=systems: systems)
         known = [finding for finding in made.audit().findings if finding.kind == "known-bad"]
         assert (any("links by the driver" in f.what for f in known), "" in [f.place for f in known]) == expected
 
@@ -1023,7 +1023,7 @@ def test_advice_where_conda_has_no_such_package(made: Faked) -> None:
 def test_release_of_a_library(stem: str, owner: str, release: str | None) -> None:
     """By the version of NVIDIA's package, or of CUDA's of conda; others have numbers of their own."""
     manager, name, version = owner.split()
-    assert str(providers.release_of(stem, Installed(name, version, manager, ""))) == str(release)
+    assert str(library_search.release_of(stem, Installed(name, version, manager, ""))) == str(release)
 
 
 @pytest.mark.parametrize(
@@ -1075,7 +1075,7 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     curand = Providers([Installed("nvidia-curand-cu12", "10.3.9.90", "pip", "", files=("c/libcurand.so.10",))])
     assert [curand.of("libcurand", major, user) is None for major in (12, 13)] == [False, True]
     systems = [f"/s/{name}" for name in ("libcudart.so", "libnvrtc.so.12", "libcudart.so.12", "libcudart.so.12.9")]
-    monkeypatch.setattr(providers, "_system_libraries", lambda: systems)
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: systems)
     assert there.of("libcudart", 12, user) == Provider("libcudart.so.12", systems[2], None, None)
     assert (str(there.of("libcudart", 12, user)), there.of("libcudart", 13, user)) == (
         f"{systems[2]} (system)",
@@ -1121,8 +1121,8 @@ def test_a_runtime_where_the_loader_does_not_look(
 ) -> None:
     """In a toolkit that nothing names: a program may load it first, but none does before NVIDIA's own libraries."""
     (toolkit := tmp_path / CUDART_13).touch()
-    monkeypatch.setattr(providers, "_system_libraries", lambda: (str(toolkit),))
-    monkeypatch.setattr(loader_search, "cached", tuple)
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: (str(toolkit),))
+    monkeypatch.setattr(loader_search, "found_by_name", tuple)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path) if variable else "")
     made.wheel(name, "1", files=(made.put(f"n/{library}", CUDART_13),))
     assert [error.kind for error in made.audit().errors] == ["unprovided"] * errors
@@ -1172,7 +1172,7 @@ def test_parts_that_nobody_opens(made: Faked, monkeypatch: pytest.MonkeyPatch, t
     """A part that is linked is one finding; who links cuDNN does not answer for that of a wheel, nor for NVRTC."""
 
     def missing(*systems: Path) -> list[str]:
-        monkeypatch.setattr(providers, "_system_libraries", lambda: list(map(str, systems)))
+        monkeypatch.setattr(library_search, "_system_libraries", lambda: list(map(str, systems)))
         return [finding.what.partition(" ")[0] for finding in made.audit().findings]
 
     part = b"\0libcudnn_ops.so.9\0"
@@ -1180,7 +1180,7 @@ def test_parts_that_nobody_opens(made: Faked, monkeypatch: pytest.MonkeyPatch, t
     (cudnn := tmp_path / "libcudnn.so.8").touch()
     made.wheel("d", "1", files=(made.put("d/d.so", cudnn.name),))
     assert (missing(nvrtc), missing(nvrtc, cudnn)) == ([cudnn.name], [])
-    assert providers.parts_named_in(str(tmp_path / "none")) == set()
+    assert library_search.parts_named_in(str(tmp_path / "none")) == set()
     made.wheel("a", "1", files=(made.put("a/libcudnn.so.9", content=part),))
     made.wheel("b", "1", files=(made.put("b/b.so", "libcudnn.so.9", nvrtc.name),))
     made.wheel("c", "1", files=(made.put("c/libcudnn.so.9", "libcudnn_ops.so.9"),))
@@ -1196,7 +1196,7 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             (folder / name).touch()
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "path"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(providers, "_SYSTEM", (str(folders["system"]),))
+    monkeypatch.setattr(library_search, "_SYSTEM", (str(folders["system"]),))
     monkeypatch.setattr(loader_search.shutil, "which", lambda name, path: f"{path}:{name}")
     cache = (
         "4 libs\n\tlibcudart.so.12 (x) => {0}/libcudart.so.12\n\t\udcff\n\tlibcudart.so.12 (x) => no/libcudart.so.12\n"
@@ -1248,8 +1248,8 @@ def test_release_of_a_library_of_the_system(
         link.symlink_to(library)
     if content:
         (tmp_path / version_file / "version.json").write_text(content, encoding="utf-8")
-    monkeypatch.setattr(providers, "_system_libraries", lambda: [str(link)])
-    provider = Providers([]).of(providers.stem_of(link.name), 12, "")
+    monkeypatch.setattr(library_search, "_system_libraries", lambda: [str(link)])
+    provider = Providers([]).of(library_search.stem_of(link.name), 12, "")
     assert provider is not None
     assert str(provider.release) == str(release)
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.environment import loader_search, providers
+from pytest_cudalink.environment import library_search, loader_search
 from pytest_cudalink.environment.installed import Installed
-from pytest_cudalink.environment.providers import Providers
+from pytest_cudalink.environment.library_search import Providers
 from tests.audit.test_environment import Made
 
 TAGS = {"RPATH": "-Wl,--disable-new-dtags", "RUNPATH": "-Wl,--enable-new-dtags"}
@@ -22,7 +22,7 @@ LOADED = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(*{one.split()[-1] 
 @pytest.mark.parametrize("tag", TAGS)
 def test_search_order_is_the_loaders(tag, named, tmp_path, monkeypatch) -> None:
     """RPATH, LD_LIBRARY_PATH, RUNPATH: what the loader takes, also for a link, whose own folder is that of $ORIGIN."""
-    monkeypatch.setattr(providers, "_system_libraries", tuple)
+    monkeypatch.setattr(library_search, "_system_libraries", tuple)
     made = Made(tmp_path)
     wheel = made.library("wheel/libcudart.so.12", "cudaMalloc")
     made.library("ld/libcudart.so.12", "cudaMalloc")

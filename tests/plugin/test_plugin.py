@@ -16,11 +16,11 @@ import pytest_cudalink
 from pytest_cudalink.compat.names import POLICIES
 from pytest_cudalink.compat.settings_table import OPTIONS, Option, label
 from pytest_cudalink.plugin import conditions, hooks, hostile, isolation, records, settings, watch
+from pytest_cudalink.plugin.hook_order import ORDER
 from pytest_cudalink.plugin.isolation import child, trial
 from pytest_cudalink.plugin.items.marked_tests import MISSING_DRIVER
 from pytest_cudalink.plugin.run import Key, part_name
 from pytest_cudalink.plugin.session import account, lifecycle, xdist
-from pytest_cudalink.plugin.start import ORDER
 from pytest_cudalink.plugin.watch import sticky
 from pytest_cudalink.report import read
 from tests.nested import ALONE, BOTH, NO_HYPOTHESIS, XDIST
@@ -231,7 +231,7 @@ def test_the_list_of_turns_is_complete() -> None:
     assert {hook for hook, parts in acts.items() if len(parts) > 1} <= ORDER.keys() <= acts.keys()
     assert [hook for hook, turns in ORDER.items() if not set(turns) <= {..., *acts[hook]}] == []
     texts = ((file.name, file.read_text("utf-8")) for file in Path(pytest_cudalink.__file__).parent.rglob("*.py"))
-    assert [name for name, text in texts if re.search("try(first|last)", text)] == ["start.py"]
+    assert [name for name, text in texts if re.search("try(first|last)", text)] == ["hook_order.py"]
 
 
 NOTES_TURNS = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_cudalink.emulator.control import ScheduledWork, UnpromisedWait
 from pytest_cudalink.emulator.no_wait import sentences_of_row
 from pytest_cudalink.plugin.hostile.schedule_rules import KINDS, ScheduleFailure, by_kind, own_lines, rows, shrink
-from pytest_cudalink.plugin.schedule_request import LIMIT_SEED, ScheduleRequest, parse
+from pytest_cudalink.plugin.settings import LIMIT_SEED, ScheduleRequest, parse_schedules
 
 numbers = st.sets(st.integers(1, 15))
 chosen = numbers.filter(bool).map(sorted).map(tuple)
@@ -65,17 +65,17 @@ failures = st.builds(
 )
 def test_option_and_back(wanted: ScheduleRequest) -> None:
     """What is printed is read as what it was."""
-    assert parse(str(wanted)) == wanted
+    assert parse_schedules(str(wanted)) == wanted
 
 
 def test_option() -> None:
     """A number alone takes any seed; ranges are what they say."""
-    assert parse("200") == ScheduleRequest(200)
-    assert parse("1:7@3,5-6,4") == ScheduleRequest(1, 7, (3, 4, 5, 6))
+    assert parse_schedules("200") == ScheduleRequest(200)
+    assert parse_schedules("1:7@3,5-6,4") == ScheduleRequest(1, 7, (3, 4, 5, 6))
     assert str(ScheduleRequest(1, 7, (1, 2, 4, 5, 6))) == "1:7@1,2,4-6"
     assert (ScheduleRequest(1, 7, (1, 2, 4, 5, 6)).wanted, ScheduleRequest(20).wanted) == ("1,2,4-6", "")
-    assert parse("1:7@100000,5") == ScheduleRequest(1, 7, (5, 100000))
-    assert (parse("20+promised"), str(ScheduleRequest(20))) == (ScheduleRequest(20, promised=True), "20")
+    assert parse_schedules("1:7@100000,5") == ScheduleRequest(1, 7, (5, 100000))
+    assert (parse_schedules("20+promised"), str(ScheduleRequest(20))) == (ScheduleRequest(20, promised=True), "20")
     assert (list(ScheduleRequest(3, LIMIT_SEED - 1).seeds), list(ScheduleRequest(1).seeds)) == (
         [LIMIT_SEED - 1, 0, 1],
         [0],
@@ -91,7 +91,7 @@ TOO_MUCH = ("5:1@1,3-2", "1000001", f"5:{LIMIT_SEED}", "5:1@1000000")
 def test_wrong_option(text: str) -> None:
     """What cannot be read says what is expected."""
     with pytest.raises(ValueError, match=rf"^expected .* 1 to 1000000, then :SEED .0 to {2**63 - 1}. .* such as 200"):
-        parse(text)
+        parse_schedules(text)
 
 
 # -- shrinking

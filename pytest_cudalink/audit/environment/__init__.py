@@ -43,8 +43,8 @@ from ...environment.installed import (
     read_distributions,
     recorded_hashes,
 )
+from ...environment.library_search import Provider, Providers
 from ...environment.loader_search import library_path
-from ...environment.providers import Provider, Providers
 from .. import install_targets
 from ..needs import Need
 from .claims import OF_EXTRA, VARIANT, Claim, concerns_cuda, conda_claims, declared_claims, is_cuda_distribution

@@ -18,8 +18,8 @@ from ...compat import exports
 from ...compat.libraries import majors_of, packages_of, stem_of
 from ...environment import conda
 from ...environment.installed import Installed, Place, Unreadable
+from ...environment.library_search import Provider, Providers, parts_named_in
 from ...environment.loader_search import is_any_reached, library_path
-from ...environment.providers import Provider, Providers, parts_named_in
 from ...versions import CudaVersion
 from .. import install_targets
 from ..device_code.images import in_file

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ...base.words import and_more, counted
 from ...emulator.control import ScheduledWork, UnpromisedWait
 from ...emulator.no_wait import sentences_of_row
-from ..schedule_request import ScheduleRequest
+from ..settings import ScheduleRequest
 from .sweep_plan import site_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from ...emulator.control import ScheduledWork, UnpromisedWait
 from ...report.asked_for import AskedFor
 from ..isolation.processes import key
 from ..run import Run
-from ..schedule_request import ScheduleRequest, parse
-from ..settings import Setting
+from ..settings import ScheduleRequest, Setting, parse_schedules
 from .reruns import ProcessNotes, RerunTotals, RunsAgain, command, show
 from .schedule_rules import ScheduleFailure, by_kind, shrink
 
@@ -43,7 +42,7 @@ _SPARE: Final = 32
 def choose_seed(run: Run) -> None:
     """Choose the seed of the run where the user has chosen none: before the header, and for all workers of xdist."""
     value, source = run.settings.schedules
-    asked = parse(value) if value else None
+    asked = parse_schedules(value) if value else None
     if asked is not None and asked.seed is None:
         asked = asked._replace(seed=SystemRandom().randrange(1, 10**9))
         run.settings.schedules = Setting(str(asked), source)
@@ -74,7 +73,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self._option: ScheduleRequest = parse(run.settings.schedules.value)
+        self._option: ScheduleRequest = parse_schedules(run.settings.schedules.value)
         self.notes = ProcessNotes(run, Path(self._folder or self._copies.folder), ".schedules", ScheduleTotals)
         self.totals = ScheduleTotals()
 

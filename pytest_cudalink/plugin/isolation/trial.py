@@ -23,9 +23,9 @@ from ...loader.contexts import STICKY_ERRORS
 from ...loader.jitlink import jitlink_calls
 from ...report.naming import Frame, Raised, Said, came_of
 from .. import pytest_private
+from ..hook_order import register
 from ..run import MakesReport, run_of
 from ..settings import COMPILER, LINKER
-from ..start import register
 from ..watch import CAUSES, REPORTER
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.

@@ -22,8 +22,9 @@ from ...compat.settings_table import OPTIONS, unread_variables
 from ...loader.jitlink import jitlink_calls
 from .. import conditions, hostile, isolation, marker, pytest_private, records, settings, watch
 from ..conditions import run_driver
+from ..hook_order import register
 from ..run import Key, Run, RunPart, is_on_emulated_driver, run_of, task_of
-from ..start import RUN, is_active, register, warn
+from ..start import RUN, is_active, warn
 from ..watch import backends, provenance
 from . import account
 

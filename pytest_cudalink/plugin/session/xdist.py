@@ -11,11 +11,12 @@ import pytest
 from ...report.asked_for import AskedFor
 from .. import pytest_private
 from ..conditions import FAULTS
+from ..hook_order import register
 from ..hostile import RERUNS
 from ..records import LEDGER
 from ..run import Key, Run, part_name, run_of
 from ..settings import Setting, Settings
-from ..start import from_controller, is_active, register
+from ..start import from_controller, is_active
 from ..watch import DESCENDANTS
 from .account import Account
 

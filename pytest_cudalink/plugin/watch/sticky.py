@@ -17,9 +17,9 @@ import pytest
 from ...base.finding import Finding
 from ...loader import contexts, loads
 from .. import pytest_private
+from ..hook_order import register
 from ..records import LEDGER
 from ..run import Run
-from ..start import register
 from . import CAUSES
 from .check import Check, Phase
 

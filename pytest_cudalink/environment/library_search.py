@@ -1,7 +1,8 @@
 """Where a process of an environment gets a CUDA library from: a wheel, a conda package, or the system.
 
 What the loader searches first counts first (`loader_search`). The rest is the order of programs that load CUDA from
-wheels, as cuda.pathfinder does: installed wheels, the conda prefix, the loader's cache, and the folders of toolkits.
+wheels, as cuda.pathfinder does: installed wheels, the conda prefix, what the loader finds by name, and the folders of
+toolkits.
 """
 
 import os
