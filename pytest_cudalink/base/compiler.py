@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-_FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
+_FLAGS = ("-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra")
 
 
 class CompilerError(RuntimeError):
