@@ -84,13 +84,13 @@ def may_be_emulated() -> bool:
 def driver(*, device: bool = False) -> ForeignAnswer:
     """Return what the driver answers that this process has loaded or would load; each answer is asked for once.
 
-    An emulated driver of this process says its version without a call.
+    An emulated driver that this process has loaded says its version without a call.
 
     `device`: whether to initialize it, and ask for its device, too.
     """
-    if not device and may_be_emulated() and libcuda.is_emulated():
+    loaded = loaded_file(libcuda.LIBRARY_NAME) or ""
+    if loaded and not device and libcuda.is_emulated():
         return ForeignAnswer(exists=True, version=CudaVersion.from_driver(libcuda.library().cudalinkEmulatorVersion()))
-    loaded = loaded_file("libcuda.so.1") or ""
     deciding = tuple(map(os.environ.get, _DECIDING))
     for known in (device, True):
         if (answer := _answers.get((loaded, deciding, known))) is not None:

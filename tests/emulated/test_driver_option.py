@@ -185,7 +185,8 @@ def test_absent(run, pytester, machine: str) -> None:
     pytester.makepyfile(ABSENT)
     with pytest.MonkeyPatch.context() as patch:
         if machine == "with a driver":
-            patch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder()))
+            for name, value in emulator.emulation_for("13.0").environment().items():  # as of `cudalink driver run`
+                patch.setenv(name, value)
         result = run("--cudalink-driver=absent", fresh=True)
     result.assert_outcomes(passed=9)
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
