@@ -116,7 +116,8 @@ class Providers:
                 return here[0]
             if (there := _first_of(_listed(folder), stem, major)) is not None:
                 known = self._by_file.get(os.path.realpath(there.path))  # (conda's lib/ has links to another folder)
-                return known if known in candidates else there
+                # of a copy inside another distribution the file alone says a release
+                return known if known in candidates and known.release else there
         wheels = [provider for provider in candidates if provider.owner and provider.owner.manager != "conda"]
         provider = next(iter(wheels or candidates), None) or _first_of(self._unlisted(), stem, major)
         return provider or _first_of(_system_libraries(), stem, major)

@@ -1047,20 +1047,22 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     files = {name: made.path(made.put(name)) for name in names}
     link = made.site / "conda/libnvrtc.so.12"
     link.symlink_to(files["conda/libnvrtc.so.12.9"])
-    nvrtc = Installed("nvrtc", "12.9.86", "conda", "", files=(files["conda/libnvrtc.so.12.9"], str(link)))
+    nvrtc = Installed("cuda-nvrtc", "12.9.86", "conda", "", files=(files["conda/libnvrtc.so.12.9"], str(link)))
     other = Installed("other", "13.0", "conda", "", files=(str(link), str(link), files["conda/libnvrtc.so.13"]))
     new, old = (Installed(name, "1", "pip", "", files=(files[f"{name}/libnvrtc.so.12"],)) for name in ("new", "old"))
     there = Providers([nvrtc, other, new, old])
     assert [(copy.library, str(copy.owner)) for copy in there.all] == [
-        ("libnvrtc.so.12", "nvrtc 12.9.86"), ("libnvrtc.so.13", "other 13.0"), ("libnvrtc.so.12", "new 1"),
+        ("libnvrtc.so.12", "cuda-nvrtc 12.9.86"), ("libnvrtc.so.13", "other 13.0"), ("libnvrtc.so.12", "new 1"),
         ("libnvrtc.so.12", "old 1"),
     ]  # fmt: skip
     assert there.owners() == {str(link): [nvrtc, other, other]}
     user = made.path(made.put("x/x.so"))
-    (made.site / "links").mkdir()
-    (made.site / "links/libnvrtc.so.12").symlink_to(files["old/libnvrtc.so.12"])
-    rows = [((), "new 1"), (("$ORIGIN/../old",), "old 1"), (("/x", "${ORIGIN}/../conda"), "nvrtc 12.9.86")]
-    rows += [(("$ORIGIN/../links",), "old 1")]
+    for links, real in (("links", "conda/libnvrtc.so.12.9"), ("inside", "old/libnvrtc.so.12")):
+        (made.site / links).mkdir()
+        (made.site / links / "libnvrtc.so.12").symlink_to(files[real])
+    rows = [((), "new 1"), (("$ORIGIN/../old",), "old 1"), (("/x", "${ORIGIN}/../conda"), "cuda-nvrtc 12.9.86")]
+    rows += [(("$ORIGIN/../links",), "cuda-nvrtc 12.9.86")]
+    rows += [(("$ORIGIN/../inside",), f"{made.site}/inside/libnvrtc.so.12 (system)")]
     for rpaths, owner in rows:
         made.read[user] = LoadableLibrary("x.so", (), rpaths, (), (), frozenset(), frozenset())
         assert str(there.of("libnvrtc", 12, user)) == owner
