@@ -23,7 +23,7 @@ from pytest_cudalink.base.install_command import Command, install_command
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat.releases import DRIVER_RELEASES
 from pytest_cudalink.doctor.system import System
-from pytest_cudalink.environment import installed, library_search
+from pytest_cudalink.environment import installed, library_search, loader_search
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.guardrails.items import Fact
 from tests.stubs.conftest import compile_c
@@ -33,6 +33,7 @@ from tests.stubs.conftest import compile_c
 def _no_system(monkeypatch) -> None:
     """No toolkit and no driver of the machine counts; conda sees a driver of CUDA 13.0."""
     monkeypatch.setattr(library_search, "_system_libraries", tuple)
+    monkeypatch.setattr(loader_search, "found_by_name", tuple)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
 
 

@@ -1212,6 +1212,8 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return SimpleNamespace(stdout=said)
 
     monkeypatch.setattr(loader_search.subprocess, "run", run)
+    names_in = loader_search.names_in  # those of the system's own folders are of the machine
+    monkeypatch.setattr(loader_search, "names_in", lambda at: names_in(at) if at.startswith(str(tmp_path)) else [])
     libraries = list(map(Path, SYSTEM_LIBRARIES()))
     every = [folder / name for folder in folders.values() for name in ("libcudart.so.12", "libnvrtc.so.12")]
     every.remove(folders["cached"] / "libnvrtc.so.12")
