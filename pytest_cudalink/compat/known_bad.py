@@ -75,8 +75,7 @@ class KnownBad:
     ) -> tuple[str, ...]:
         """Return the conditions of the entry that are not decided, because the arguments do not say.
 
-        `arch`, `driver`: as in `known_bad`.
-        `kinds`: kinds of linked artifacts.
+        `arch`, `driver`, `kinds`: as in `known_bad`.
         """
         conditions = (
             (self.arch and arch is None, f"for {', '.join(self.arch)}"),
@@ -100,7 +99,7 @@ def components() -> Mapping[str, tuple[str, ...]]:
 
 
 def known_bad(
-    versions: Mapping[str, str], *, arch: str | None = None, driver: str | None = None
+    versions: Mapping[str, str], *, arch: str | None = None, driver: str | None = None, kinds: Iterable[str] = ()
 ) -> tuple[KnownBad, ...]:
     """Return the entries that a set of versions meets.
 
@@ -110,9 +109,10 @@ def known_bad(
     ``{"nvjitlink": "13.1"}``. A version that is not one of PEP 440 is ignored.
     `arch`: GPU architecture, such as ``"sm_120"``; a suffix is ignored.
     `driver`: release of the driver, such as ``"580.65.06"``.
+    `kinds`: kinds of linked artifacts.
     """
     there = _versions(versions)
-    release = _release(driver)
+    release, wanted = _release(driver), frozenset(kinds)
     number = re.sub(r"(?<=\d)[af]$", "", arch) if arch else None
     return tuple(
         entry
@@ -120,6 +120,7 @@ def known_bad(
         if _meets(entry, there)
         and (not entry.arch or number is None or number in entry.arch)
         and (release is None or _in(entry.driver, release))
+        and (not entry.kinds or not wanted or wanted & set(entry.kinds))
     )
 
 

@@ -117,7 +117,8 @@ def test_a_condition_that_is_not_decided_counts_as_met() -> None:
         "numba-driver-580": ("on drivers >=580",),
     }
     assert met(versions, arch="sm_90", driver="575.51.03") == set()
-    assert met(versions, arch="sm_120a", driver="580.65.06") == {entry.id for entry in both}
+    assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["cubin", "ptx"]) == {entry.id for entry in both}
+    assert met(versions, arch="sm_120", driver="575.51.03", kinds=["ptx"]) == set()
     assert both[0].open_conditions(arch="sm_120", kinds=["cubin"]) == ()
     assert both[0].sentence("sm_120", None) == (True, f"known to fail: {both[0].text}; only if it links cubin")
     assert both[1].sentence(None, "580.65.06") == (False, f"known to fail: {both[1].text}")
