@@ -601,7 +601,7 @@ def _imports(root: Path, module: str) -> Iterator[str]:
         if file is None:
             continue
         package = parts if file.name == "__init__.py" else parts[:-1]
-        modules = [*_modules(file, package)]
+        modules = dict.fromkeys(_modules(file, package))
         yield from (module for module in modules if module.partition(".")[0] != parts[0])
         seen += [module for module in modules if module.partition(".")[0] == parts[0] and module not in seen]
 

@@ -696,6 +696,13 @@ def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, require
     assert f"its import needs {needs}" in written or not needs
 
 
+def test_a_module_is_read_once_however_often_another_imports_it(tmp_path) -> None:
+    (tmp_path / "my_lib").mkdir()
+    (tmp_path / "my_lib/__init__.py").write_text("from .a import b\nfrom .a import c\n")
+    (tmp_path / "my_lib/a.py").write_text("import cuda\n")
+    assert [*init._imports(tmp_path, "my_lib")] == ["cuda"]
+
+
 @pytest.mark.parametrize(
     ("name", "files", "module"),
     [
