@@ -241,7 +241,7 @@ from pytest_cudalink.plugin.start import RUN
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item):
-    hook, task = item.config.hook, item.config.stash[RUN].task
+    hook, task = item.config.pluginmanager.hook, item.config.stash[RUN].task
     acts = {name: getattr(hook, name).get_hookimpls() for name in dir(hook) if name.startswith("pytest_")}
     acts = {name: [[act.plugin_name, act.tryfirst or act.trylast] for act in act[::-1]] for name, act in acts.items()}
     with open("turns", "a") as file:
