@@ -239,6 +239,10 @@ def test_leaves():
     signal.signal(signal.SIGALRM, fail)
     limit = Limit(Cycle(), ctypes.CDLL(None)["raise"])
 
+@pytest.fixture
+def skips(): yield; test_leaves(); pytest.skip("too late")
+
+def test_skips(skips): pass
 def test_goes_on(): gc.enable()
 """
 
@@ -246,9 +250,9 @@ def test_goes_on(): gc.enable()
 def test_a_limit_of_time_while_garbage_is_collected(run) -> None:
     """A signal, as of pytest-timeout, is the failure of the test that left the garbage, and the run goes on."""
     result, recording = run(TIMED)
-    result.assert_outcomes(passed=2, errors=1)
+    result.assert_outcomes(passed=3, errors=2)
     result.stdout.fnmatch_lines(["ERROR *::test_leaves - Failed: took too long"])
-    assert outcomes(recording) == {"test_leaves": ["error"], "test_goes_on": ["passed"]}
+    assert outcomes(recording) == {"test_leaves": ["error"], "test_skips": ["error"], "test_goes_on": ["passed"]}
 
 
 @pytest.mark.slow

@@ -136,7 +136,8 @@ class Reporter(RunPart):
             for check in self._asked["look"]:
                 check.look(phase)
         except pytest.fail.Exception:  # a limit of time, as of pytest-timeout, which would end the run here
-            call.excinfo = call.excinfo or pytest.ExceptionInfo.from_current()
+            if isinstance(phase.error, (type(None), pytest.skip.Exception, pytest.xfail.Exception)):
+                call.excinfo = pytest.ExceptionInfo.from_current()
         phase.report = report = yield
         if not report.passed:
             self._awake, self._asked = 2, self._all
