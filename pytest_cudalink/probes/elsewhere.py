@@ -93,7 +93,9 @@ def driver(*, device: bool = False) -> ForeignAnswer:
         return ForeignAnswer(exists=True, version=CudaVersion.from_driver(libcuda.library().cudalinkEmulatorVersion()))
     deciding = tuple(map(os.environ.get, _DECIDING))
     for known in (device, True):
-        if (answer := _answers.get((loaded, deciding, known))) is not None:
+        answer = _answers.get((loaded, deciding, known))
+        # a driver that dies or waits as it is initialized still says its version
+        if answer and (known is device or answer.version or not answer.exists):
             return answer
     answer, file = _ask(loaded, device=device)
     for image in (loaded, file):  # the program may load that file next

@@ -72,16 +72,17 @@ def test_a_driver_answers_another_process(driver, monkeypatch) -> None:
         (ANSWERS.replace("device == 7", "attribute == 75"), ForeignAnswer(exists=True, version=(12, 4))),
         ("int cudalinkAbsentDriver;\n", ForeignAnswer(exists=False, problem="--cudalink-driver=absent hides it")),
         (
-            "#include <stdlib.h>\n__attribute__((constructor)) static void die(void) { abort(); }\n",
+            ANSWERS.replace("initialized = 1", "__builtin_trap()"),
             ForeignAnswer(exists=True, problem="another process that asked it died"),
         ),
     ],
     ids=["no device", "no version", "half a device", "hidden", "dies"],
 )
 def test_what_a_driver_does_not_answer(driver, source: str, expected: ForeignAnswer) -> None:
-    """It stays unknown; a driver that dies ends the other process alone."""
+    """It stays unknown; a driver that dies ends the other process alone, and still says its version."""
     driver(source)
     assert elsewhere.driver(device=True) == expected
+    assert (elsewhere.driver().version == (12, 4)) == ("12040; return 0" in source)
 
 
 def test_no_driver(tmp_path, monkeypatch) -> None:
