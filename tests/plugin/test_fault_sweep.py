@@ -646,13 +646,13 @@ def test_resumed_tests_count_once(swept, pytester: pytest.Pytester) -> None:
     notes = pytester.path / ".pytest_cache/d/cudalink-fault-sweep"
     (notes / "main.jsonl").rename(notes / "gw0.jsonl")
     with (notes / "gw0.jsonl").open("a", encoding="utf-8") as file:
-        file.write('["a test whose note is cut", {"te')
+        file.write('["of another version", {"findings": []}]\n["a test whose note is cut", {"te')
     pytester.path.joinpath("now").touch()
     result = swept(module, "--cudalink-fault-sweep=resume", "-n1", "-p", "xdist")
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 2 runs of 1 test, 1 finding",
-            "1 note of the interrupted sweep cannot be read; their tests were swept again",
+            "2 notes of the interrupted sweep cannot be read; their tests were swept again",
         ]
     )
 

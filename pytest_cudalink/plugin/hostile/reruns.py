@@ -178,8 +178,9 @@ class ProcessNotes(Generic[T]):
         for text in filter(None, lines):
             try:
                 nodeid, content = json.loads(text)
-                noted[str(nodeid)] = msgspec.convert(content, self._kind)
-            except (ValueError, TypeError, msgspec.MsgspecError):
+                # another version's may lack what is found here
+                noted[str(nodeid)] = msgspec.convert({name: content[name] for name in vars(self._kind())}, self._kind)
+            except (ValueError, TypeError, LookupError, msgspec.MsgspecError):
                 damaged += 1
         return noted, damaged
 
