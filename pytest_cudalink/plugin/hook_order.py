@@ -30,7 +30,7 @@ ORDER: Final[dict[str, tuple[Any, ...]]] = {
     # it in this one
     "pytest_runtest_protocol": ("schedules", "fault-sweep", ..., "isolation", ...),
     # what the checks see has happened before the test
-    "pytest_runtest_logstart": ("reporter", "ledger", ...),
+    "pytest_runtest_logstart": ("record-file", "reporter", "ledger", ...),
     # those of pytest have begun when a test is skipped here, and can end; what a test leaves, dies while pytest listens
     "pytest_runtest_setup": (..., "marked-tests", ...),
     "pytest_runtest_call": (..., "marked-tests", "witness", ...),
@@ -65,11 +65,10 @@ def in_order(plugin: object, name: str) -> None:
     """Mark the hooks of a plugin object, before it is registered, for the places that its name has in `ORDER`."""
     for hook, turns in ORDER.items():
         if name in turns:
-            function = getattr(plugin, hook)
-            wraps, at = isgeneratorfunction(function), turns.index(name)
+            function, at = getattr(plugin, hook), turns.index(name)
+            wraps = isgeneratorfunction(function)
             # pluggy runs wrappers before all others
-            others = [place for place, turn in enumerate(turns) if turn is ...]
-            last = at > (others[0] if wraps else others[-1])
+            last = ... in turns[:at] if wraps else ... not in turns[at:]
             pytest.hookimpl(wrapper=wraps, tryfirst=not last, trylast=last)(getattr(function, "__func__", function))
 
 

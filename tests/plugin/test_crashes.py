@@ -259,6 +259,14 @@ def test_dies(address): ctypes.string_at(address + 10)
     assert any("test_it.py" in frame for frame in crash.frames)
 
 
+def test_in_a_hook_that_a_test_begins_with(run, pytester) -> None:
+    """The crash is that of the test."""
+    pytester.makeconftest(
+        "import os, pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_logstart(): os.abort()"
+    )
+    assert run("def test_dies(): pass").tests == {"test_dies": "C"}
+
+
 def test_an_abort_after_a_refused_call(run) -> None:
     """Terminal and report name the call, which a library that aborts leaves unsaid; no file of events is needed."""
     module = """
