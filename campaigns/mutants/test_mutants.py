@@ -35,13 +35,17 @@ def one(a=1):
         return 1 + a
     return 0
 
+def late():
+    return 7
+
 class Two:
     two = 2
     def get(self): return self.two
 """
 JUDGING = """
 import subprocess, sys
-from tools import Two, one
+from pathlib import Path
+from tools import Two, late, one
 
 def test_here():
     assert one() == 2
@@ -51,6 +55,11 @@ def test_there():
 
 def test_failing():
     assert one() == 3
+
+def test_each_second_time():
+    late()
+    with Path("times").open("a+") as times:
+        assert times.write("x") and times.tell() % 2
 """
 JUDGMENTS = """\
 ['tests.py::test_failing']
@@ -61,6 +70,7 @@ one: return 1 + a => return None: test_here: 1
 one: 1 + a => 1 - a: test_here: 1
 one: 1 + a => 2 + a: test_here: 1
 one: return 0 => return 1: test_there: 1
+late: return 7 => return 8: : 1
 Two: two = 2 => two = 3: test_there: 1
 Two.get: return self.two => return None: test_there: 1
 """
