@@ -88,7 +88,7 @@ class Reach:
         `shares`: the names of tests, those together that run in one process.
         `run`: runs shares on code with marks.
         """
-        lines = file.read_text().splitlines() if file.exists() else []
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []  # not one that was cut short
         rows = [row for digest, *row in map(json.loads, lines) if digest == digests.get(file_of(row[0]))]
         known = {name for name, *_ in rows}
         unknown = [rest for share in shares if (rest := [name for name in share if name not in known])]

@@ -208,6 +208,7 @@ from pathlib import Path
 from campaigns.mutants import learned, python
 learned.ROOT = python.ROOT = Path()
 python.CACHE, python.FILES = Path("cache"), ["tools.py"]
+python.CACHE.write_text('["')  # by a run that was killed
 judges = python.Judges(["tests.py"], 1)
 print(judges.learn())
 for file, mutant, killer in judges.judge(python.all_mutants(), {}):
