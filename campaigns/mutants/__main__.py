@@ -70,15 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = partial(tally.add, may_survive=not options.sample)
     reasons = []
     for room, judge in (("python", python.judge_all), ("native", native.judge_all)):
-        chosen = [(file, mutant) for file, mutant in every[room] if options.only in file]
+        meant = [(file, mutant) for file, mutant in every[room] if options.only in file]
         # sorted by numbers of their own, few have another place after an edit
-        chosen.sort(key=lambda mutant: zlib.crc32(f"{options.seed} {key(*mutant)}".encode()))
-        chosen = [mutant for mutant in chosen if not options.sample or key(*mutant) in killers][: options.number]
+        meant.sort(key=lambda mutant: zlib.crc32(f"{options.seed} {key(*mutant)}".encode()))
+        chosen = [mutant for mutant in meant if not options.sample or key(*mutant) in killers][: options.number]
         reasons.append(judge(chosen, killers, configuration[room], options.jobs, add) if chosen else "")
         counts = [c for file, c in tally.counts.items() if file.endswith(".c") == (room == "native")]
         killed, survived = _sum(counts)
         percent, least = 100 * killed / max(killed + survived, 1), configuration[room]["least-percent"]
-        if chosen and not options.only and percent < least:
+        if meant and not killed + survived:
+            tally.faults.append(f"no {room} mutant was judged")
+        elif not options.only and percent < least:
             tally.faults.append(f"{percent:.1f} % of the {room} mutants are killed; expected {least} % or more")
     _table(tally.counts, time.monotonic() - start)
     sys.stdout.writelines(f"campaigns.mutants: left out: {reason}\n" for reason in filter(None, reasons))

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cudalink.base import compiler
 
-from . import learned, native, python
+from . import __main__, learned, native, python
 from .__main__ import CONFIGURATION, SAMPLE, SURVIVORS, survivors
 from .c_operators import CSource
 from .learned import ROOT, key
@@ -186,6 +186,18 @@ def test_a_survivor_needs_a_reason() -> None:
     assert survivors("# comment\n\na.py: f: x => y -- the same\n") == {"a.py: f: x => y": "the same"}
     with pytest.raises(ValueError, match=r"survivors.txt:1 is 'a.py: f: x => y'; expected 'MUTANT -- REASON'"):
         survivors("a.py: f: x => y\n")
+
+
+@pytest.mark.parametrize("words", [[], ["a.py"]])
+def test_what_judges_nothing_is_red(words: list[str], monkeypatch, tmp_path: Path, capsys) -> None:
+    """A sample without mutants; a file of which none is in it."""
+    monkeypatch.setattr(python, "all_mutants", lambda: [("a.py", mutant) for mutant in mutants(SOURCE)])
+    monkeypatch.setattr(native, "all_mutants", list)
+    for name in ("SAMPLE", "SURVIVORS"):
+        monkeypatch.setattr(__main__, name, tmp_path / "empty")
+    tmp_path.joinpath("empty").touch()
+    assert __main__.main(["--sample", *words]) == 1
+    assert "campaigns.mutants: no python mutant was judged" in capsys.readouterr().out
 
 
 def _known() -> set[str]:
