@@ -9,7 +9,6 @@ import pytest
 
 from tests.terminals import on_terminal
 
-CLI = [sys.executable, "-m", "pytest_cudalink.cli"]
 #: Stands in for uv: lays out what a wheel has, and takes its time.
 _UV = f"""#!{sys.executable}
 import pathlib, sys, time

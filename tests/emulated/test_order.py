@@ -256,6 +256,11 @@ ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there), 2, 0)); fill(here, b)""",
 many = [stream() for _ in range(1100)]
 for at in many: fill(here, at); ok(cuda.cuStreamSynchronize(at))
 fill(here, many[0]); ok(cuda.cuStreamQuery(many[0])); fill(here, many[-1])""",
+    "more launches of a graph than streams are told apart": """
+graph, filling = new(cuda.cuGraphCreate, 0), struct.pack("QQIIQQ", here, 0, 1, 1, 64, 1)
+ok(cuda.cuGraphAddMemsetNode(byref(c_void_p()), graph, None, c_size_t(0), filling, context))
+graph = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+for _ in range(1100): ok(cuda.cuGraphLaunch(graph, a))""",
     "long columns of a matrix": """
 tall = allocate(64 * 70_000)
 for at, number in ((a, 0), (b, 1)):
