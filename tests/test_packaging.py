@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from campaigns.release.__main__ import PYTHONS
-from campaigns.release.build import MACHINES, target
+from campaigns.release.build import MACHINES, differences, target
 from native_build import sources
 from pytest_cudalink import emulator
 from pytest_cudalink.base import compiler as cc
@@ -145,6 +145,14 @@ def test_wheel_has_nothing_of_the_folder_that_it_was_built_in(wheel: Path) -> No
     assert len({member.date_time for member in archive.infolist()}) == 1
 
 
+def test_differences_of_two_builds(tmp_path: Path) -> None:
+    """A file that is missing, and one with other bytes, is named; equal ones are not."""
+    for name in ("one/a1", "one/b1", "one/c1", "other/a1", "other/b2", "other/d1"):
+        (path := tmp_path / name[:-1]).parent.mkdir(exist_ok=True)
+        path.write_text(name[-1], encoding="utf-8")
+    assert differences((tmp_path / "one").iterdir(), (tmp_path / "other").iterdir()) == ["b", "c", "d"]
+
+
 @pytest.mark.parametrize("system", ["win32", "darwin"])
 def test_other_systems_get_pure_python(system: str, monkeypatch) -> None:
     """On Windows and macOS the build hook compiles nothing and asks for no compiler; the compiler names the system."""
@@ -205,15 +213,12 @@ def test_sessions_can_run_on_another_python() -> None:
     assert "* tests-3.13 -> " in done.stdout, done.stderr
 
 
-DRIVER = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
-NATIVE = (*DRIVER, *(f"absent/{name}" for name in DRIVER))
-
-
 def test_libraries_beside_the_package() -> None:
     """An editable install has them in the source tree, where the package looks."""
     folder = emulator.library_folder()
     assert folder == Path(emulator.__file__).parent / "lib"
-    assert all((folder / name).is_file() for name in NATIVE)
+    names = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
+    assert all((folder / part / name).is_file() for part in ("", "absent") for name in names)
 
 
 def test_no_library_can_be_unloaded() -> None:

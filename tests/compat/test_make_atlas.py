@@ -40,6 +40,9 @@ def test_what_is_measured(fresh) -> None:
     image = folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx"
     assert not make_atlas.wrong_image(image, "sm_90")
     assert make_atlas.wrong_image(image, "sm_75") == "the image is for sm_90"
+    other = {Question("nvjitlink", "ptx", "sm_90", "13.0", "12.9"): AtlasAnswer("works")}  # not what the file says
+    (said,) = make_atlas.differences(make_atlas.answers_of(atlas.load()) | other, answers)
+    assert said.startswith("nvjitlink 12.9: ptx of 13.0 for sm_90: works in the file, refused, nvJitLinkAddData: 4 ")
 
 
 def test_what_tileiras_says(tmp_path) -> None:
