@@ -106,9 +106,10 @@ def found_by_name() -> Iterator[str]:
     A file that was copied into such a folder is found before ldconfig runs again.
     """
     yield from (path for _, path in loader_cache() if os.path.exists(path))  # noqa: PTH110 (many)
-    multiarch = f"/usr/lib/{_MULTIARCH}"
-    first = (f"/lib/{_MULTIARCH}", multiarch) if Path(multiarch).is_dir() else ("/lib64", "/usr/lib64")
-    yield from (f"{folder}/{name}" for folder in (*first, "/lib", "/usr/lib") for name in names_in(folder))
+    folders = [f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib", "/usr/lib"]
+    if Path("/usr/lib64").is_dir() and not Path(folders[1]).is_dir():  # not Debian
+        folders = ["/lib64", "/usr/lib64"]  # /usr/lib has the libraries of 32 bits
+    yield from (f"{folder}/{name}" for folder in folders for name in names_in(folder))
 
 
 def may_find(*beginnings: str) -> bool:

@@ -85,6 +85,17 @@ def test_folders_are_the_loaders() -> None:
     assert loader_search.is_any_reached(sys.executable, [Path(names[-1]).name])
 
 
+def test_folders_of_distributions(monkeypatch) -> None:
+    """Where 64 bits have /usr/lib64, as in Fedora, the loader itself does not search /usr/lib (ld.so(8))."""
+    monkeypatch.setattr(loader_search, "_MULTIARCH", "m")
+    monkeypatch.setattr(loader_search, "loader_cache", list)
+    monkeypatch.setattr(loader_search, "names_in", lambda folder: ["x"])
+    debian = "/lib/m /usr/lib/m /lib /usr/lib"
+    for there, folders in (("/usr/lib64", "/lib64 /usr/lib64"), ("/usr/lib64 /usr/lib/m", debian), ("", debian)):
+        monkeypatch.setattr(Path, "is_dir", lambda path, there=there: str(path) in there.split())
+        assert [*loader_search.found_by_name()] == [f"{folder}/x" for folder in folders.split()]
+
+
 def test_where_a_driver_may_be(tmp_path, monkeypatch) -> None:
     """In a folder that loaders search, or in the loader's cache; a system without that cache says nothing."""
     monkeypatch.setattr(loader_search, "_FOLDERS", ())
