@@ -231,11 +231,19 @@ def written(value: Any, key: str = "") -> Iterator[str]:
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_jobs_of_an_event(name) -> None:
-    """An event starts the workflows that are for it, and only a tag of a candidate or release reaches an index."""
+    """An event starts the workflows that are for it, and only a tag of a candidate or release reaches an index.
+
+    A newer push ends the run of a pull request, and no other one.
+    """
     ran = {}
     for path in WORKFLOWS:
         if starts(content := workflow(path), EVENTS[name]):
-            ran[path.stem] = " ".join(Evaluated(content, EVENTS[name], {"CUDALINK_GPU_RUNNER": "gpu"}, {}).jobs)
+            run = Evaluated(content, EVENTS[name], {"CUDALINK_GPU_RUNNER": "gpu"}, {})
+            ran[path.stem] = " ".join(run.jobs)
+            assert run.concurrency["cancel-in-progress"] is name.startswith("pull request")
+            steps = [step for job in itertools.chain(*run.jobs.values()) for step in job["steps"]]
+            uploads = [step["with"]["name"] for step in steps if "upload-artifact" in step.get("uses", "")]
+            assert len(uploads) == len(set(uploads))  # GitHub refuses the second artifact of a name
             if path.stem == "gpu":
                 assert Evaluated(content, EVENTS[name], {}, {}).jobs == {}
     assert ran == JOBS.get(name, {})
