@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -49,12 +50,14 @@ def requirements(words: Iterable[str]) -> Iterator[str]:
 def install(session: nox.Session, *words: str) -> None:
     """Install the project, editable, and some requirements. After the suite's, its tests need no network."""
     fetch = ("toolchain", "add", "12.9", "13.2", "13.0")
-    early = (sys.executable, "-m", "pytest_cudalink.cli", *fetch) if "suite" in words else ("true",)
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(early, cwd=ROOT, stdout=quiet, stderr=quiet):  # while the C is compiled
+    early: AbstractContextManager[object] = nullcontext()
+    if "suite" in words:  # while the C is compiled; the same command says below what fails
+        command = (sys.executable, "-m", "pytest_cudalink.cli", *fetch)
+        early = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with early:
         session.install("-e", str(ROOT), *requirements(words))
     if "suite" in words:
-        session.run_install("cudalink", *fetch)  # says what the process before has failed with
+        session.run_install("cudalink", *fetch)
         session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
 
 
