@@ -182,7 +182,7 @@ def test_exceptions_of_doctests_and_subtests(swept) -> None:
     result.stdout.fnmatch_lines(["fault sweep: 3 runs of 3 tests, 0 findings"])
 
 
-def test_errors_that_something_has_noticed(swept) -> None:
+def test_errors_that_something_has_noticed(swept, pytester: pytest.Pytester) -> None:
     """A warning that a clean run does not log notices an error, although the test drops it from caplog.
 
     A call that the driver refuses explains a later error, whose frames leak nothing; its own error is no fault.
@@ -209,6 +209,8 @@ def test_errors_that_something_has_noticed(swept) -> None:
             ok(cuda.cuCtxSynchronize())
             cuda.cuCtxEnablePeerAccess(context, 0)  # its own
         """
+    # as rerunfailures does
+    pytester.makeconftest("def pytest_runtest_makereport(item, call): item.__dict__.setdefault('_', []).append(call)")
     result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount,cuCtxSynchronize,cuCtxEnablePeerAccess")
     result.stdout.fnmatch_lines(["fault sweep: 6 runs of 2 tests, 0 findings"])
 

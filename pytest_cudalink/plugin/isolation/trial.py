@@ -85,15 +85,18 @@ def under_fault(
     if others:
         jitlink_calls.meddle(driver.sweep_of_others, nvjitlink=LINKER in others, nvrtc=COMPILER in others)
     pytest_private.shorten_failures(item)
-    before = driver.state()
+    before, known = driver.state(), {*vars(item)}
     driver.start_sweep(number, code, stays)
     try:
         witness = _watched(item, lambda: driver.swept_stack(number), driver.state)
     finally:
         count = driver.end_sweep()
     run_of(item.config).part(CAUSES).forget_errors()
+    # pytest and, on the item, rerunfailures keep the failure, whose frames keep the objects of the test alive
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):
-        vars(sys).pop(name, None)  # pytest keeps the failure, whose frames keep the objects of the test alive
+        vars(sys).pop(name, None)
+    for name in vars(item).keys() - known:
+        delattr(item, name)
     gc.collect()
     calls = driver.swept_calls(stacks=not number)
     # an error that stays lets nothing be freed any more, and the next test fail
