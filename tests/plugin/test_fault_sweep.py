@@ -226,7 +226,7 @@ def test_repeating_a_file_outside_of_the_root(pytester: pytest.Pytester, run_pyt
     )
     options = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=2:1")
     result = run_pytest(*options, f"--rootdir={root}", str(file))
-    words = f"-p cudalink {options[0]} --rootdir={root} {options[1]}"
+    words = f"-p cudalink *{options[0]} --rootdir={root} {options[1]}"
     result.stdout.fnmatch_lines([f"  repeat: *pytest 'other/test_it.py::test' {words}"])
 
 
@@ -320,7 +320,7 @@ def test_calls_of_the_linker(swept) -> None:
                 "leak: nvJitLinkAddData (call 3) failed with NVJITLINK_ERROR_INTERNAL, called at test_it.py:* in "
                 "test: a clean run frees what this one left: 1 x nvJitLink handle"
             ),
-            "  repeat: *pytest '*::test' -p cudalink --cudalink-driver=13.0 --cudalink-fault-sweep=3:6+nvJitLink",
+            "  repeat: *pytest '*::test' -p cudalink *--cudalink-driver=13.0 --cudalink-fault-sweep=3:6+nvJitLink",
         ]
     )
     again = swept(module, "--cudalink-fault-sweep=3:6+nvJitLink")
@@ -457,7 +457,7 @@ def test_going_on_after_an_interruption(swept, pytester: pytest.Pytester) -> Non
             "cudalink: 2 runs with a fault, 1 finding: *::test_first",
             "fault sweep: 2 runs of 1 test, 1 finding",
             "the sweep was interrupted; go on with --cudalink-fault-sweep=resume",
-            "  resume: *pytest *-p cudalink --cudalink-driver=13.0 --cudalink-fault-sweep=resume",
+            "  resume: *pytest *-p cudalink *--cudalink-driver=13.0 --cudalink-fault-sweep=resume",
         ]
     )
     pytester.path.joinpath("mended").touch()
