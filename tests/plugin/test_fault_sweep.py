@@ -178,7 +178,7 @@ def test_exceptions_of_doctests_and_subtests(swept) -> None:
                 planted.call("cuCtxSynchronize")
         """
     options = ("--cudalink-fault-sweep=cuCtxSynchronize", "-ocudalink_fault_budget=1", "--doctest-modules")
-    result = swept(module, *options)
+    result = swept(module, *options, "-psubtests")
     result.stdout.fnmatch_lines(["fault sweep: 3 runs of 3 tests, 0 findings"])
 
 
