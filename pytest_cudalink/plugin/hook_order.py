@@ -9,9 +9,9 @@ import pytest
 
 #: Who acts in a hook, in order, for each hook in which several parts act or the place of one counts. A part has the
 #: name that pytest knows; "hooks" is the plugin itself. "..." stands for all others that ask for no place themselves:
-#: those of pytest, other plugins and conftests, and parts that may act anywhere. Wrappers come first: where a row names
-#: anything between the wrappers and the functions of others, it has "..." for each. Of two parts that stand together, a
-#: run makes the one nearer to "..." first.
+#: those of pytest, other plugins and conftests, and parts that may act anywhere. Pluggy runs wrappers before functions:
+#: a wrapper is their first where no "..." precedes it, else their last; a function is their first where a "..." follows
+#: it, else their last. Of two parts that stand together, a run makes the one nearer to "..." first.
 ORDER: Final[dict[str, tuple[Any, ...]]] = {
     # pytest's wrappers import what `filterwarnings` and `-W` name (pytest 9.2 has imported that before)
     "pytest_load_initial_conftests": ("hooks", ...),
@@ -67,7 +67,6 @@ def in_order(plugin: object, name: str) -> None:
         if name in turns:
             function, at = getattr(plugin, hook), turns.index(name)
             wraps = isgeneratorfunction(function)
-            # pluggy runs wrappers before all others
             last = ... in turns[:at] if wraps else ... not in turns[at:]
             pytest.hookimpl(wrapper=wraps, tryfirst=not last, trylast=last)(getattr(function, "__func__", function))
 
