@@ -75,13 +75,14 @@ def _linkage(path: str) -> elf.Linkage | None:
 
 
 def is_any_reached(opener: str, names: Collection[str]) -> bool:
-    """Whether the loader finds a library that a file opens by name, perhaps with a version behind the name.
+    """Whether the loader finds a library that a file opens by name; behind one without a version may stand any.
 
     The file's own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
     """
     there = [name for folder in searched_first(opener) for name in names_in(folder)]
     there += [path.rpartition("/")[2] for path in found_by_name()]
-    return any(library.startswith(name) for library in there for name in names)
+    beginnings = tuple(f"{name}." for name in names if name.endswith(".so"))
+    return any(library in names or library.startswith(beginnings) for library in there)
 
 
 def names_in(folder: str) -> list[str]:

@@ -85,6 +85,15 @@ def test_folders_are_the_loaders() -> None:
     assert loader_search.is_any_reached(sys.executable, [Path(names[-1]).name])
 
 
+def test_names_are_whole(tmp_path, monkeypatch) -> None:
+    """The loader opens a name with a version only as it stands; to one without, the file that opens it adds some."""
+    (tmp_path / "libnvrtc-builtins-x.so.12.1.55").touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    versions = {"": True, ".12.1.55": True, ".12.1": False, ".1": False, ".12": False}
+    names = [f"libnvrtc-builtins-x.so{version}" for version in versions]
+    assert [loader_search.is_any_reached(sys.executable, [name]) for name in names] == [*versions.values()]
+
+
 def test_folders_of_distributions(monkeypatch) -> None:
     """Where 64 bits have /usr/lib64, as in Fedora, the loader itself does not search /usr/lib (ld.so(8))."""
     monkeypatch.setattr(loader_search, "_MULTIARCH", "m")
