@@ -159,10 +159,10 @@ def valgrind(session: nox.Session) -> None:
     """The emulated driver under valgrind, which must find dead memory where the driver finds it; --short for less."""
     short = "--short" in session.posargs
     install(session, "toolkit", "group:test")
-    run_or_skip(session, "python", "-m", "tests.emulated.checkers", "valgrind-short" if short else "valgrind")
+    run_or_skip(session, "python", "-m", "tests.emulator.checkers", "valgrind-short" if short else "valgrind")
     if not short:  # also the bundled linker's mutants in Python, and cuda-core with and without the fault
         env = {"CUDALINK_VALGRIND": "1"}
-        session.run("pytest", "tests/emulated/test_lifetimes.py", "-k", "valgrind", env=env)
+        session.run("pytest", "tests/emulator/test_lifetimes.py", "-k", "valgrind", env=env)
         names = [name for name, library in RELEASES["libraries"].items() if library.get("lifetimes")]
         run_libraries(session, names, "-k", "valgrind", **env)
 
@@ -255,8 +255,8 @@ def suites(session: nox.Session) -> None:
 
 #: The folders of tests/ that use a dependency; with pytest itself, the file of the plugin that meets its private parts.
 LOWEST = (
-    *("artifacts", "audit", "cli", "environment", "guardrails", "linker", "matrix", "probes", "report"),
-    *("loader", "runtime", "toolchains", "plugin/test_marker.py"),
+    *("artifacts", "audit", "cli", "doctor", "environment", "guardrails", "linker", "matrix", "probes", "report"),
+    *("loader", "emulator/runtime", "toolchains", "plugin/test_marker.py"),
 )
 
 

@@ -24,7 +24,7 @@ from pytest_cudalink import emulator
 from pytest_cudalink.base import compiler as cc
 from pytest_cudalink.base.elf import ElfImage, read_header
 from pytest_cudalink.matrix import load_cells
-from tests.emulated import checkers
+from tests.emulator import checkers
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pytest_cudalink"
@@ -242,7 +242,7 @@ def test_clang(tmp_path: Path) -> None:
     for _, library in sources.libraries(cc):
         cc.build(library, tmp_path, ["clang"], flags=("-O0", "-g0"))
     program = (
-        "from tests.emulated.cu import *; start(); code, image, log = link([(PTX, small_ptx())]); "
+        "from tests.emulator.cu import *; start(); code, image, log = link([(PTX, small_ptx())]); "
         "assert code == 0 and len(image) > 1000, (code, log); assert load(image)[0] == 0; "
         "print(ctypes.CDLL('libcuda.so').cuInit(0))"
     )

@@ -26,7 +26,7 @@ from campaigns.hardware.result import Result
 from campaigns.hardware.waits import NO_TIME
 from pytest_cudalink import emulator, probes
 from pytest_cudalink.guardrails.driver import driver_release
-from tests.emulated import test_fatbins, test_occupancy
+from tests.emulator import test_fatbins, test_occupancy
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "campaigns" / "conformance" / "recorded"

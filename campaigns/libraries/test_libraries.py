@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator, toolchains
-from tests.emulated import checkers
+from tests.emulator import checkers
 
 PROGRAMS = Path(__file__).parent / "programs"
 LINKS = os.environ.get("CUDALINK_LINKS", "200")

@@ -13,7 +13,7 @@ from .build import MACHINES, target
 HERE = Path(__file__).parent
 SMOKE = HERE / "smoke.py"
 PTX = HERE.parents[1] / "tests" / "data" / "artifacts" / "13.0" / "main.ptx"
-THREADS = HERE.parents[1] / "tests" / "emulated" / "native" / "threads.c"
+THREADS = HERE.parents[1] / "tests" / "emulator" / "native" / "threads.c"
 #: What the smoke test needs besides the wheel.
 NEEDS = ("cuda-bindings==13.0.*", "nvidia-nvjitlink==13.0.*")
 #: Programs that run the code of a machine on another one.
@@ -123,7 +123,7 @@ def c_programs(machine: str, wheel: Path, system: Path, include: Path, work: Pat
     """Run C programs on the libraries of a wheel with the glibc of an unpacked system; returns what glibc that is.
 
     The first loads every library and binds every symbol. The second calls the whole API of the driver from six
-    threads, which also links; tests/emulated runs it, too.
+    threads, which also links; tests/emulator runs it, too.
 
     `system`: what `debian.unpack` made.
     `include`: folder of cuda.h.

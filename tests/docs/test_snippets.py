@@ -44,7 +44,7 @@ SHOWN = {
     "docs/reference/jitlink-contract": (("tests/plugin/test_jitlink_contract.py", "a call on a destroyed handle"),),
     "docs/reference/environment": (
         ("tests/audit/test_environment.py", "which no version satisfies"),
-        ("tests/guardrails/test_doctor.py", "-- cudalink doctor"),
+        ("tests/doctor/test_doctor.py", "-- cudalink doctor"),
     ),
     "docs/reference/matrix": (("tests/matrix/test_bare.py", "import mylib: failed"),),
 }

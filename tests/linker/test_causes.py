@@ -146,7 +146,7 @@ CASES = {
         ),
         FOR_90,
     ),
-    # the H100's driver of CUDA 13.0 answered 200 to bytecode, and 209 to a fatbin of it (tests/emulated/test_tile.py)
+    # the H100's driver of CUDA 13.0 answered 200 to bytecode, and 209 to a fatbin of it (tests/emulator/test_tile.py)
     "Tile IR on a driver that is older than all of it": (
         refusal("tileir - - 13.3", code=200, version=V13_0, arch="sm_100"),
         "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of Tile IR",

@@ -12,7 +12,7 @@ from pytest_cudalink.linker.backends import contained, opener
 from pytest_cudalink.linker.backends.contained import ContainedState
 from pytest_cudalink.linker.backends.driver import DriverLinkState
 from pytest_cudalink.linker.backends.nvjitlink import NvJitLinkState
-from tests.emulated.worker import fakes
+from tests.emulator.worker import fakes
 
 CALL = "nvJitLink: nvJitLink"
 END = "libnvJitLink 13.0 ended with signal 11 (SIGSEGV), in its link worker"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ctypes import byref, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 from typing import Any, Final, Self
 
-from tests.emulated.cu import small_ptx
+from tests.emulator.cu import small_ptx
 from tests.planted import twins
 from tests.planted.error_paths import call, cuda, made
 from tests.planted.order_bugs import HostFunction, Pieces

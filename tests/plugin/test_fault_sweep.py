@@ -96,7 +96,7 @@ def test_repeating_a_finding(sweep) -> None:
 def test_copies_have_the_device_for_themselves(swept) -> None:
     """What the process of pytest still holds, and what copies take at the same time, no copy lacks."""
     module = (
-        f"{HEAD}\nfrom tests.emulated.cu import allocate, cuda, start\n"
+        f"{HEAD}\nfrom tests.emulator.cu import allocate, cuda, start\n"
         "@pytest.fixture(scope='session')\n"
         "def held():\n"
         "    start()\n"

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from pytest_cudalink.report import read
-from tests.emulated.conftest import STATE
+from tests.emulator.conftest import STATE
 from tests.report.samples import OBEYED
 
 MODULE = r"""

@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_cudalink.report import read
-from tests.emulated.conftest import STATE
+from tests.emulator.conftest import STATE
 from tests.nested import ALONE, BOTH
 
 MODULE = """

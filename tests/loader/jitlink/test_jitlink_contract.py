@@ -14,7 +14,7 @@ import pytest
 from native_build.sources import SHARED
 from pytest_cudalink.loader.jitlink import jitlink_contract
 from tests.compiled import compile_c
-from tests.emulated.checkers import sanitizers_missing
+from tests.emulator.checkers import sanitizers_missing
 
 #: As the real one: it has a code for a NULL handle, and gives a new handle the address of the last destroyed one.
 LIBRARY = """
