@@ -18,7 +18,7 @@ from .compare import KINDS, SYMBOLS, Comparison, figures, verdict
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .records import FindingRecord
-from .views import NAMES, Alike, Section, alike, block_of, cell_title, links_in_words, sections
+from .views import NAMES, Alike, Block, Section, alike, block_of, cell_title, links_in_words, sections
 from .wording import explanation
 
 #: The states of a cell that no test's result shows, by letter.
@@ -253,58 +253,47 @@ def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[d
     }
 
 
-def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dict[str, Any]:
-    """Return the card of a cause; what pytest printed for the first of its tests stands for all."""
-    block, indexes = block_of(report, group), [names[test] for test in group.tests]
-    columns = [number for number, cell in enumerate(report.cells) if cell.name in group.cells]
-    letters = {report.grid[index][column] for index in indexes for column in columns} & {*BAD, "U"}
-    first = group.tests[0]
-    texts = [cell.details[first].text for cell in report.cells if first in cell.details and cell.outcomes[first] in BAD]
-    return {
-        **_several(indexes, block.tests, "\n".join(block.lines)),
-        "index": indexes[0],
-        "badges": [badge(letter) for letter in NAMES if letter in letters],
-        "why": line(group.explanation),
-        "has_text": any(texts),
-        "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
-        "cells": line(listed(group.cells)),
-    }
+def _card(report: MatrixReport, indexes: Sequence[int], block: Block, **own: Any) -> dict[str, Any]:
+    """Return the card of a block, whose tests are named below the lines that all of them share.
 
-
-def _several(indexes: Sequence[int], tests: Sequence[str], block: str) -> dict[str, Any]:
-    """Return what the card of several tests has: they are named below the lines that all of them share."""
+    `indexes`: position of each test.
+    `own`: what this card has besides, or in place of the usual.
+    """
     return {
         "indexes": " ".join(map(str, indexes)),
+        "index": indexes[0],
+        "badges": [],
         "title": counted(len(indexes), "test"),
-        "block": block,
+        "block": "\n".join(block.lines),
         "picture": None,
         "whole": False,
-        "tests": [*zip(indexes[:_SHOWN], tests, strict=False)],
+        "why": "",
+        "tests": [*zip(indexes[:_SHOWN], block.tests, strict=False)],
         "more_tests": max(0, len(indexes) - _SHOWN),
+        "has_text": False,
+        "count": f"{len(block.cells)} of {counted(len(report.cells), 'cell')}",
+        "cells": line(listed(block.cells)),
+        **own,
     }
+
+
+def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dict[str, Any]:
+    """Return the card of a cause; what pytest printed for the first of its tests stands for all."""
+    indexes, first = [names[test] for test in group.tests], group.tests[0]
+    columns = [number for number, cell in enumerate(report.cells) if cell.name in group.cells]
+    letters = {report.grid[index][column] for index in indexes for column in columns} & {*BAD, "U"}
+    texts = [cell.details[first].text for cell in report.cells if first in cell.details and cell.outcomes[first] in BAD]
+    badges = [badge(letter) for letter in NAMES if letter in letters]
+    block, why = block_of(report, group), line(group.explanation)
+    return _card(report, indexes, block, badges=badges, why=why, has_text=any(texts))
 
 
 def _finding_card(
     report: MatrixReport, names: Mapping[str, int], finding: FindingRecord, cells: Sequence[str]
 ) -> dict[str, Any]:
     """Return the card of what faults or schedules found; its test may have no result."""
-    test = finding.nodeid or "outside tests"
-    index = names.get(test, -1)
-    return {
-        "indexes": index,
-        "index": index,
-        "badges": [],
-        "title": views.title_of(finding),
-        "block": "\n".join(views.lines_of(finding)),
-        "picture": views.picture_of(finding),
-        "whole": True,
-        "why": "",
-        "tests": [(index, line(test))],
-        "more_tests": 0,
-        "has_text": False,
-        "count": f"{len(cells)} of {counted(len(report.cells), 'cell')}",
-        "cells": line(listed(cells)),
-    }
+    block, picture = views.block_of_finding(finding, cells), views.picture_of(finding)
+    return _card(report, [names.get(finding.nodeid or "", -1)], block, title=block.title, picture=picture, whole=True)
 
 
 def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> dict[str, Any]:
@@ -337,7 +326,8 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
     }
     if len(group.tests) == 1:
         return card
-    return card | _several([names[other] for other in group.tests], [*map(line, group.tests)], line(group.error))
+    block = Block("", (line(group.error),), tuple(map(line, group.tests)), ())
+    return _card(report, [names[other] for other in group.tests], block, **card)
 
 
 def state_of(cell: CellRun) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, Final, TextIO
+from typing import Any, Final, Literal, TextIO
 
 from ..base import safe_text
 from ..base.safe_text import line
@@ -115,7 +115,8 @@ def terminal(report: MatrixReport, comparison: Comparison | None = None, file: T
             title, *lines = _block_lines(table)
             console.print(Text("\n").join([Text(title, style="bold"), *map(Text, lines)]), soft_wrap=True)
         else:
-            console.print(_table(table))
+            rows = [[Text(str(value)) for value in row] for row in table.rows[:_ROWS]]
+            console.print(_table(table.title, table.head, rows))
         if more := and_more(table.total - _ROWS):
             console.print(f"…{more} {table.what}", style="dim")
 
@@ -208,34 +209,29 @@ def _cells(cell: CellRun, letters: Sequence[str]) -> list[str]:
 
 def _grid(report: MatrixReport) -> Any:
     """Return a table of the cells with their counts, the worst outcome first in each row."""
-    from rich.table import Table
     from rich.text import Text
 
-    present = letters_of(report)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in _head(present):
-        table.add_column(
-            title,
-            overflow="fold" if title == "cell" else "ellipsis",
-            justify="left" if title in ("cell", "links") else "right",
-        )
+    present, rows = letters_of(report), []
     for cell in report.cells:
         bad = bool(set(cell.counts) & BAD or cell.fault)
         styles = ["bold" if bad else "", *(_COLOURS.get(letter, "") for letter in present), "", ""]
         texts = zip(_cells(cell, present), styles, strict=True)
-        table.add_row(*(Text(text, style="dim" if text == NOT_RUN else style) for text, style in texts))
-    return table
+        rows.append([Text(text, style="dim" if text == NOT_RUN else style) for text, style in texts])
+    return _table("", _head(present), rows)
 
 
-def _table(section: Section) -> Any:
+def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> Any:
+    """Return a table of rich; in one without a title, which is that of the cells, numbers stand at the right."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=section.title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim"
-    )
-    for name in section.head:
-        table.add_column(Text(name), overflow="fold")
-    for row in section.rows[:_ROWS]:
-        table.add_row(*(Text(str(value)) for value in row))
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.header_style = "dim" if title else "bold"
+    for name in head:
+        overflow: Literal["fold", "ellipsis"] = "fold" if title or name == "cell" else "ellipsis"
+        table.add_column(
+            Text(name), overflow=overflow, justify="left" if title or name in ("cell", "links") else "right"
+        )
+    for row in rows:
+        table.add_row(*row)
     return table

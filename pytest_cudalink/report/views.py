@@ -39,21 +39,6 @@ def findings_by_cells(report: MatrixReport) -> list[tuple[FindingRecord, list[st
     return [(those[0][0], [name for _, name in those]) for those in same.values()]
 
 
-def title_of(finding: FindingRecord) -> str:
-    """Return kind and category of a finding in words."""
-    return line(f"{finding.kind}, {_CATEGORIES.get(finding.category, finding.category)}")
-
-
-def lines_of(finding: FindingRecord) -> tuple[str, ...]:
-    """Return a finding, and the command that repeats it, as lines that are safe to show.
-
-    All but the first begin with so many spaces that none can end a fence of Markdown.
-    """
-    first, _, rest = block("\n".join((finding.what, *finding.evidence))).replace("\t", "    ").partition("\n")
-    repeat = [f"    repeat: {line(finding.repeat, _COMMAND)}"] if finding.repeat else []
-    return f"what   {first}", *repeat, *(f"    {text}" for text in rest.splitlines())
-
-
 def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
     """Return the bars of what was queued, in pixels; None for a finding without any."""
     shown = finding.operations
@@ -302,12 +287,21 @@ def block_of(report: MatrixReport, group: Group) -> Block:
 
 
 def _findings(report: MatrixReport) -> Section:
-    grouped_findings = findings_by_cells(report)
-    blocks = tuple(
-        Block(title_of(finding), lines_of(finding), (line(finding.nodeid or "outside tests"),), tuple(map(line, cells)))
-        for finding, cells in grouped_findings[:_SHOWN]
-    )
-    return replace(section("findings", (), ()), total=len(grouped_findings), blocks=blocks)
+    by_cells = findings_by_cells(report)
+    blocks = tuple(block_of_finding(finding, cells) for finding, cells in by_cells[:_SHOWN])
+    return replace(section("findings", (), ()), total=len(by_cells), blocks=blocks)
+
+
+def block_of_finding(finding: FindingRecord, cells: Sequence[str]) -> Block:
+    """Return what was found in some cells, with the command that repeats it; its title is the kind and the category.
+
+    All lines but the first begin with so many spaces that none can end a fence of Markdown.
+    """
+    first, _, rest = block("\n".join((finding.what, *finding.evidence))).replace("\t", "    ").partition("\n")
+    repeat = [f"    repeat: {line(finding.repeat, _COMMAND)}"] if finding.repeat else []
+    lines = f"what   {first}", *repeat, *(f"    {text}" for text in rest.splitlines())
+    title = line(f"{finding.kind}, {_CATEGORIES.get(finding.category, finding.category)}")
+    return Block(title, lines, (line(finding.nodeid or "outside tests"),), tuple(map(line, cells)))
 
 
 def _asked_for(report: MatrixReport) -> Section:
