@@ -132,28 +132,6 @@ class _TableValues:
     lists: dict[str, list[str]] = field(default_factory=dict)
 
 
-@dataclass
-class _Axes:
-    """A table of axes: the lists, and the values that all its cells share."""
-
-    place: lines.Path
-    lists: dict[str, list[str]]
-    shared: CellValues
-    template: str
-    excludes: list[_Exclude]
-
-    def combinations(self) -> Iterator[tuple[str, CellValues]]:
-        """Yield name and values of every combination."""
-        for combination in itertools.product(*self.lists.values()):
-            chosen = dict(zip(self.lists, combination, strict=True))
-            of_keys = {key: value for key, value in chosen.items() if key in KEYS}
-            versions = {name: version for name, version in chosen.items() if name not in KEYS}
-            values = self.shared.changed(of_keys, versions)
-            parts = re.split(_PLACEHOLDER, self.template)
-            parts[1::2] = [_in_name(values, key) for key in parts[1::2]]
-            yield "".join(parts), values
-
-
 class _Reader:
     """Reads one file: its cells so far, and its faults, each with its line."""
 
@@ -192,9 +170,7 @@ class _Reader:
             self.unknown(place, given, KEYS)
             self.add(place, place, name, _over(base, self.values(place, given)))
         for name, table in self.table(("axes",), self.content.get("axes", {})).items():
-            axes = self.axes(("axes", name), self.table(("axes", name), table), base)
-            if axes is not None:
-                self.expand(axes)
+            self.axes(("axes", name), self.table(("axes", name), table), base)
 
     # --- faults
 
@@ -355,8 +331,8 @@ class _Reader:
 
     # --- axes
 
-    def axes(self, place: lines.Path, table: dict[str, object], base: CellValues) -> _Axes | None:
-        """Return a table of axes; None if its cells cannot be named."""
+    def axes(self, place: lines.Path, table: dict[str, object], base: CellValues) -> None:
+        """Add the cells of a table of axes, unless they cannot be named."""
         packages = _packages_of(place, table, (*KEYS, "name", "exclude"))
         self.unknown(place, [key for key in table if key not in packages], (*KEYS, "name", "exclude"))
         given = self.values(place, table, lists=True)
@@ -368,7 +344,7 @@ class _Reader:
         for word in dict.fromkeys(re.findall(_PLACEHOLDER, str(template))):
             if word not in {**KEYS, **given.versions, **lists}:
                 self.fault((*place, "name"), f"{{{word}}} is not an axis of this table; its axes: {', '.join(lists)}")
-                return None
+                return
         unnamed = [key for key, values in lists.items() if len(values) > 1 and f"{{{key}}}" not in str(template)]
         if not isinstance(template, str):
             self.fault((*place, "name"), f"expected a string, found {_kind(template)}")
@@ -379,30 +355,45 @@ class _Reader:
             text = f"needs {{{unnamed[0]}}}, else several cells have one name; found {template!r}"
             self.fault((*place, "name"), text)
         else:
-            return _Axes(place, lists, _over(base, given), template, excludes)
-        return None
+            self.expand(place, lists, _over(base, given), template, excludes)
 
-    def expand(self, axes: _Axes) -> None:
-        """Add the cells of all combinations except the excluded ones, and check the reasons of the excludes."""
-        if (count := math.prod(map(len, axes.lists.values()))) > _MOST_CELLS:
-            self.fault(axes.place, f"makes {count} cells; expected at most {_MOST_CELLS}")
+    def expand(
+        self,
+        place: lines.Path,
+        lists: dict[str, list[str]],
+        shared: CellValues,
+        template: str,
+        excludes: list[_Exclude],
+    ) -> None:
+        """Add the cells of all combinations except the excluded ones, and check the reasons of the excludes.
+
+        `shared`: the values that all cells have.
+        `template`: of the names of the cells.
+        """
+        if (count := math.prod(map(len, lists.values()))) > _MOST_CELLS:
+            self.fault(place, f"makes {count} cells; expected at most {_MOST_CELLS}")
             return
         left_out = []
-        for name, values in axes.combinations():
-            matching = [exclude for exclude in axes.excludes if exclude.matches(values)]
+        for combination in itertools.product(*lists.values()):
+            chosen = dict(zip(lists, combination, strict=True))
+            of_keys = {key: value for key, value in chosen.items() if key in KEYS}
+            versions = {name: version for name, version in chosen.items() if name not in KEYS}
+            values = shared.changed(of_keys, versions)
+            name = _named(template, values)
+            matching = [exclude for exclude in excludes if exclude.matches(values)]
             if matching:
                 left_out += [(exclude, Cell(name, values, ())) for exclude in matching]
             else:
-                self.add(axes.place, (*axes.place, "name"), name, values)
+                self.add(place, (*place, "name"), name, values)
         for exclude, cell in left_out:
             exclude.used = True
             if exclude.because in REASONS:
                 if exclude.because not in reasons_of(cell):
-                    shown = ", ".join(f"{key} = {cell.values.value(key)!r}" for key in axes.lists)
+                    shown = ", ".join(f"{key} = {cell.values.value(key)!r}" for key in lists)
                     self.fault((*exclude.place, "because"), f"not true where {shown}: {REASONS[exclude.because]}")
             elif exclude.cell is not None:
                 self.check_same(exclude, cell)
-        for exclude in axes.excludes:
+        for exclude in excludes:
             if not exclude.used:
                 self.fault(exclude.place, "excludes nothing; delete it, or correct its values")
 
@@ -502,11 +493,14 @@ def _over(base: CellValues, table: _TableValues) -> CellValues:
     return base.changed(values, table.versions)
 
 
-def _in_name(values: CellValues, key: str) -> str:
-    """Return a value as the name of a cell has it: ``"12.9.*"`` is ``12.9``, and ``">=1,<2"`` is ``1-2``."""
-    if key in values.versions:
-        return re.sub(r"[^A-Za-z0-9._]+", "-", values.versions[key]).strip("-.")
-    return str(values.value(key))
+def _named(template: str, values: CellValues) -> str:
+    """Return the name of a cell with its values: ``"12.9.*"`` is ``12.9`` in it, and ``">=1,<2"`` is ``1-2``."""
+
+    def word(match: re.Match[str]) -> str:
+        version = values.versions.get(match[1])
+        return str(values.value(match[1])) if version is None else re.sub(r"[^A-Za-z0-9._]+", "-", version).strip("-.")
+
+    return re.sub(_PLACEHOLDER, word, template)
 
 
 def _packages_of(place: lines.Path, table: Mapping[str, object], known: Iterable[str]) -> dict[str, object]:
