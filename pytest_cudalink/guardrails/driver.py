@@ -1,14 +1,16 @@
 """The driver's CUDA version, by ``cuDriverGetVersion``, and its release, by NVML. Each is asked lazily and once."""
 
 import ctypes
+import re
 import sys
+from typing import Final
 
 from .. import probes
 from ..probes import elsewhere, libcuda
 from ..versions import CudaVersion
 from .items import Fact
-from .rules import branch_of
 
+_RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
 _NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 _RELEASE_SIZE = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 
@@ -27,6 +29,16 @@ def _nvml() -> ctypes.CDLL:
 def _check(function: str, code: int) -> None:
     if code:
         raise NvmlError(f"{function} failed with {code}")
+
+
+def branch_of(release: str) -> int:
+    """The branch of a driver release: 580 of ``"580.65.06"``.
+
+    Raises ValueError if the text is not two or three numbers with dots.
+    """
+    if not _RELEASE.fullmatch(release):
+        raise ValueError(f"{release!r} is not a driver release; write two or three numbers, such as '580.65.06'")
+    return int(release.partition(".")[0])
 
 
 def driver_release() -> str:
@@ -116,7 +128,9 @@ class DriverFacts:
 
     `cuda_version`: instead of asking ``cuDriverGetVersion``.
     `release_version`: instead of asking NVML.
-    `assume_forward`, `hint`: as of `rules.Driver`.
+    `assume_forward`: whether an incompatible driver passes, because NVIDIA's forward-compatibility package is
+    installed.
+    `hint`: appended to the advice of a refusal: how to set `assume_forward`.
     `asks_elsewhere`: whether another process asks for the CUDA version, so that this one makes no call of the driver.
     """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from packaging.specifiers import SpecifierSet
 
+from ..base.safe_text import warn
 from ..compat.names import GUARD_RAIL_MODES, GuardRailMode
 from . import _pathfinder, attribution
 from .driver import DriverFacts, parse_cuda_version, parse_release
@@ -330,10 +330,10 @@ class CompatibilityGuardRails:
         if verdict.severity == "unknown" and mode != "strict":
             # an unknown driver is not a fault of the item
             if mode == "warning_only" and verdict.kind != "driver":
-                _warn(verdict)
+                warn(verdict.text, CompatibilityWarning)
             return verdict.kind == "driver"
         if mode == "warning_only":
-            _warn(verdict)
+            warn(verdict.text, CompatibilityWarning)
             return False
         raise error_of(verdict)
 
@@ -351,11 +351,3 @@ def make_item(kind: ItemKind, name: str, path: str, found_via: str) -> Item:
     if kind == "binaries" and wheel is not None:
         found_via = "site-packages"
     return Item(kind, name, path, found_via, packaged, fact.value, fact.witness, wheel.name if wheel else "")
-
-
-def _warn(verdict: Verdict) -> None:
-    """Warn at the line of the look-up."""
-    frame, level = sys._getframe(), 1  # noqa: SLF001 (as warnings itself does)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(__package__):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(verdict.text, CompatibilityWarning, stacklevel=level)

@@ -4,12 +4,11 @@ This module does not look at the system, and imports neither pytest nor CUDA. On
 it, and for its release only if the versions alone do not decide.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final, Protocol
+from typing import TypeAlias
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -20,6 +19,7 @@ from ..base.words import and_more
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..environment.requirements import why_never
 from ..versions import CudaVersion, specifier_of
+from .driver import DriverFacts, branch_of
 from .items import (
     ALREADY_LOADED,
     Fact,
@@ -34,31 +34,6 @@ from .items import (
 )
 from .pipelines import Pipeline, check_pipeline
 from .repair import by_hand, extra_of, published_releases, remedies, repair, worth
-
-_RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
-
-
-class Driver(Protocol):
-    """The questions of the driver rule, each asked only when the rule needs the answer.
-
-    `assume_forward`: whether an incompatible driver passes, because NVIDIA's forward-compatibility package is
-    installed.
-    `hint`: appended to the advice of a refusal: how to set `assume_forward`.
-    """
-
-    @property
-    def assume_forward(self) -> bool: ...
-
-    @property
-    def hint(self) -> str: ...
-
-    def cuda(self) -> Fact:
-        """CUDA version of the driver, as `CudaVersion`."""
-        ...
-
-    def release(self) -> Fact:
-        """Release of the driver, such as ``"580.65.06"``."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -78,14 +53,8 @@ class KnownDriver:
         return Fact(self.release_version, self.witness if self.release_version else "no release of the driver is known")
 
 
-def branch_of(release: str) -> int:
-    """The branch of a driver release: 580 of ``"580.65.06"``.
-
-    Raises ValueError if the text is not two or three numbers with dots.
-    """
-    if not _RELEASE.fullmatch(release):
-        raise ValueError(f"{release!r} is not a driver release; write two or three numbers, such as '580.65.06'")
-    return int(release.partition(".")[0])
+#: What the driver rule asks, each only when it needs the answer.
+Driver: TypeAlias = KnownDriver | DriverFacts
 
 
 def parse_constraint(value: str | SpecifierSet | None, flag: str = "") -> SpecifierSet | None:
