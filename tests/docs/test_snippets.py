@@ -46,7 +46,7 @@ SHOWN = {
         ("tests/audit/test_environment.py", "which no version satisfies"),
         ("tests/doctor/test_doctor.py", "-- cudalink doctor"),
     ),
-    "docs/reference/matrix": (("tests/matrix/test_bare.py", "import mylib: failed"),),
+    "docs/reference/matrix": (("tests/cli/test_bare_cell.py", "import mylib: failed"),),
 }
 #: Anchors of the generated sections of findings, to which any page can lead.
 FINDINGS = {finding.id for finding in catalog.read()}

@@ -16,8 +16,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.base import compiler
+from pytest_cudalink.cli import bare_cell as bare
 from pytest_cudalink.emulator import emulation_for, library_folder
-from pytest_cudalink.matrix import bare, importing, load_cells, runner
+from pytest_cudalink.matrix import importing, load_cells, runner
 from pytest_cudalink.matrix.cells import RunKeys
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
@@ -299,8 +300,8 @@ def steps(tmp_path, monkeypatch):
                 raise end
             return _Process(returncode=end[0], pid=7, communicate=lambda: (end[1], None))
 
-        def judge(loads):
-            return judged.pop(0)(loads)
+        def judge(*of_step):
+            return judged.pop(0)(of_step)
 
         def run_facts(command, *, cwd, env, **options):
             if command[0] == "git":
@@ -313,7 +314,8 @@ def steps(tmp_path, monkeypatch):
         monkeypatch.setattr(bare.subprocess, "Popen", popen)
         monkeypatch.setattr(bare.subprocess, "run", run_facts)
         environment = {"CUDALINK_REPORT": str(tmp_path / "r.jsonl"), **variables}
-        code = bare.run(keys, environment, judge=judge)
+        monkeypatch.setattr(bare, "_judge", judge)
+        code = bare.run(keys, environment)
         lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
         for line in lines:
             assert time.time() - 100 < line.pop("time") <= time.time()
@@ -335,13 +337,13 @@ class _Process(SimpleNamespace):
 
 def test_steps_without_programs(steps, tmp_path, capsys) -> None:
     """Each step's program, outcome and reason, with what the judge says of what it loaded."""
-    loaded: list[bare.Loads] = []
+    loaded = []
     tool = tmp_path / "other" / "tool"
     tool.parent.mkdir()
     tool.touch(mode=0o755)
 
     def judge(*words) -> object:
-        return lambda loads: loaded.append(loads) or bare.LoadReport(*words)
+        return lambda of_step: loaded.append(of_step) or bare.LoadReport(*words)
 
     keys = RunKeys(imports=["m.a", "m.b", "m.c", "m.d"], command="tool x::y '1 2'")
     judged = [
@@ -367,10 +369,10 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
         "CUDALINK_REPORT": str(tmp_path / "r.jsonl"),
     }
     for (command, options, within), entry, name in zip(asked, loaded, [*keys.imports, None], strict=True):
-        place = entry.lists.parent
+        step, *others, place, pid = entry
         text = bare._IMPORT.read_text(encoding="utf-8")
         assert command == ([python, "-c", text, name, str(place / "opened")] if name else [str(tool), "x::y", "1 2"])
-        assert options.pop("cwd") == entry.folder == (str(place / "empty") if name else str(tmp_path))
+        assert options.pop("cwd") == (str(place / "empty") if name else str(tmp_path))
         assert (within == []) is bool(name)
         assert options.pop("env") == {**environment, "LD_DEBUG": "files,libs", "LD_DEBUG_OUTPUT": str(place / "loader")}
         assert options == {
@@ -380,7 +382,7 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
             "text": True,
             "errors": "replace",
         }
-        assert entry == (entry.nodeid, place / "loader", place / "opened", 7, entry.folder, FACTS, environment)
+        assert (step.folder, others, pid) == (None if name else str(tmp_path), [environment, FACTS], 7)
     run, *rest = lines
     assert len(run.pop("run")) == 32
     assert run.pop("origin").keys() == {"project", "commit", "branch", "ci_url", "dirty"}
@@ -488,7 +490,7 @@ def test_what_cannot_be_run_without_programs(steps, tmp_path, monkeypatch, capsy
 
     def said(**hidden: list[str]) -> str:
         environment = {"CUDALINK_REPORT": str(tmp_path / "r.jsonl")}
-        assert bare.run(RunKeys(**hidden), environment, judge=pytest.fail) == 2
+        assert bare.run(RunKeys(**hidden), environment) == 2
         return capsys.readouterr().err
 
     assert said(hidden=[sys.prefix]).startswith(f"cudalink: hidden = {sys.prefix!r} hides ")
