@@ -77,6 +77,7 @@ def test_finding(sweep) -> None:
             "  repeat: *pytest 'test_it.py::test[[]two_buffers[]]' *--cudalink-driver=13.0 --cudalink-fault-sweep=5:2",
         ]
     )
+    result.stdout.no_fnmatch_line("*no test calls*")
     assert [finding["fault"] for finding in findings(result)] == ["5:2"]
 
 
@@ -225,9 +226,13 @@ def test_repeating_a_file_outside_of_the_root(pytester: pytest.Pytester, run_pyt
         encoding="utf-8",
     )
     options = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=2:1")
+    kept = pytester.path / "mine.jsonl"
+    kept.touch()
     result = run_pytest(*options, f"--rootdir={root}", str(file))
     words = f"-p cudalink *{options[0]} --rootdir={root} {options[1]}"
     result.stdout.fnmatch_lines([f"  repeat: *pytest 'other/test_it.py::test' {words}"])
+    result.stdout.no_fnmatch_line("*no test makes a call*")
+    assert kept.exists()  # notes have such a name
 
 
 @pytest.mark.slow
@@ -256,7 +261,7 @@ def test_functions_and_budget(sweep, pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.slow
-def test_loop(swept) -> None:
+def test_loop(swept, pytester: pytest.Pytester) -> None:
     """Of the calls of a loop six fail, and the summary counts the others; another call of the loop counts apart."""
     module = """
         import ctypes
@@ -269,8 +274,9 @@ def test_loop(swept) -> None:
             loop()
             loop()
         """
-    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount")
+    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount", "--cudalink-report=run.jsonl")
     assert result.ret == 0
+    assert read(pytester.path / "run.jsonl").asked[1].due == 24 + 56
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 24 runs of 1 test, 0 findings",
@@ -297,8 +303,10 @@ def test_more_calls_than_a_sweep_knows(swept) -> None:
 def test_all_codes(swept) -> None:
     """With `all`, a call fails with each code that its documentation lists, alone and from there on, and is lost."""
     module = "import ctypes\ndef test():\n    assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0, 'cuInit'"
-    result = swept(module, "--cudalink-fault-sweep=all")
-    result.stdout.fnmatch_lines([f"fault sweep: {4 + 1 + 4} runs of 1 test, 0 findings"])
+    result = swept(module, "--cudalink-fault-sweep=all", "-ocudalink_fault_baseline=known.txt")
+    result.stdout.fnmatch_lines(
+        [f"fault sweep: {4 + 1 + 4} runs of 1 test, 0 findings", "there was no baseline; wrote *known.txt with 0 lines"]
+    )
 
 
 @pytest.mark.slow
@@ -471,6 +479,16 @@ def test_going_on_after_an_interruption(swept, pytester: pytest.Pytester) -> Non
     over.stderr.fnmatch_lines(["*--cudalink-fault-sweep=resume finds no sweep in pytest's cache*"])
 
 
+@pytest.mark.parametrize("name", ["option", "main.jsonl"])
+def test_interruption_whose_notes_are_lost(swept, pytester: pytest.Pytester, name: str) -> None:
+    """A sweep that could not note all says so, and no command that would go on without it."""
+    pytester.mkdir(".pytest_cache").joinpath("d/cudalink-fault-sweep", name).mkdir(parents=True)
+    result = swept(COUNTS + "def test_second(): raise KeyboardInterrupt", COUNT)
+    result.stdout.fnmatch_lines(
+        ["the sweep was interrupted, and what it has found could not be kept in pytest's cache", "swallowed: *"]
+    )
+
+
 @pytest.mark.parametrize(
     ("option", "does"),
     [
@@ -483,16 +501,18 @@ def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest, optio
     pytester.makepyfile("def test(): pass")
     result = run_pytest(option, "--cudalink-driver=absent")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{does}*--cudalink-driver=*"])
+    result.stderr.fnmatch_lines([f"ERROR: cudalink: {does}, and this run has none; add --cudalink-driver=13.0, *"])
 
 
 @pytest.mark.parametrize(("more", "code"), [("def test_fails(): assert 0\n", 1), ("", 0)], ids=["fails", "no result"])
-def test_tests_that_are_not_swept(swept, more: str, code: int) -> None:
+def test_tests_that_are_not_swept(swept, pytester: pytest.Pytester, more: str, code: int) -> None:
     """What fails or skips by itself is not swept, and is counted. Where no test passes, nothing is missing."""
     module = (
         f"import pytest\n{more}def test_skips(): pytest.skip('why')\n@pytest.mark.xfail\ndef test_xfails(): assert 0"
     )
-    result = swept(module)
+    result = swept(module, "--cudalink-report=run.jsonl")
+    assert read(pytester.path / "run.jsonl").asked[0].due == 2 + bool(more)
+    result.stdout.no_fnmatch_line("cudalink: 0 runs with a fault*")
     assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
     failed = ["1 test not swept: failed in a separate process"] if more else []
     result.stdout.fnmatch_lines(
@@ -500,15 +520,19 @@ def test_tests_that_are_not_swept(swept, more: str, code: int) -> None:
     )
 
 
-def test_process_that_cannot_collect(swept, pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    ("option", "left"), [("--cudalink-fault-sweep", "swept"), ("--cudalink-schedules=5", "run under schedules")]
+)
+def test_process_that_cannot_collect(pytester: pytest.Pytester, run_pytest, toolkit, option: str, left: str) -> None:
     """A reason for tests that are not swept says what the process that collects has said last."""
     pytester.makeconftest(
         "import pathlib, pytest\nbegun = pathlib.Path('begun')\ndef pytest_sessionstart():\n"
         "    if begun.exists(): raise pytest.UsageError('only once')\n    begun.touch()"
     )
-    result = swept("def test(): pass")
+    result = run_pytest("--cudalink-driver=13.0", option, module="def test(): pass")
+    assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["1 test not swept: the process that collects the tests ended with exit code 4: ERROR: only once"]
+        [f"1 test not {left}: the process that collects the tests ended with exit code 4: ERROR: only once"]
     )
 
 
@@ -673,7 +697,7 @@ def test_resuming_other_tests(swept) -> None:
     result.stdout.fnmatch_lines(["fault sweep: 2 runs of 2 tests, 1 finding", "swallowed: cuDeviceGetCount *"])
 
 
-@pytest.mark.parametrize("value", ["likely", "resume\n", None])
+@pytest.mark.parametrize("value", ["likely", "resume\n", "\n", None])
 def test_resuming_what_is_cut(swept, pytester: pytest.Pytester, value: str | None) -> None:
     """A value that is damaged is one error, and what was swept stays there."""
     notes = pytester.mkdir(".pytest_cache") / "d/cudalink-fault-sweep"

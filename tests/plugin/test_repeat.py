@@ -7,9 +7,14 @@ import sys
 from itertools import cycle
 from pathlib import Path
 from shlex import quote
+from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink.emulator import emulation_for
+from pytest_cudalink.plugin.conditions import run_driver
+from pytest_cudalink.plugin.hostile.reruns import _OF_PYTEST, command
+from pytest_cudalink.plugin.settings import Setting
 from pytest_cudalink.report import read
 from pytest_cudalink.report.records import FindingRecord
 from tests.planted import expected
@@ -132,6 +137,41 @@ def started(pytester: pytest.Pytester, toolkit):
 
 def module_of(parameters: list[tuple[str, str]]) -> str:
     return QUEUE + MODULE.format(parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes"),
+    [
+        ("pytest t.py::A", {"place": "t.py::A::test\ud800"}),
+        ("pytest t.py::A::test", {"place": "t.py::A::test[\ud800::b]"}),
+        ("/nowhere/py.test", {"argv": "/nowhere/py.test"}),
+        ("python -m pytest", {"argv": "/nowhere/mine.py"}),
+        ("nox -s c --", {"NOX_CURRENT_SESSION": "c"}),
+        ("tox -e c --", {"TOX_ENV_NAME": "c"}),
+        ("pytest --cudalink-driver=13.0 --cudalink-faults=cuInit:9=2", {"faults": "cuInit:9=2"}),
+        ("pytest --cudalink-driver=13.0 --cudalink-device=h100:2", {"device": "h100:2"}),
+        ("pytest --cudalink-driver=13.0 --cudalink-checks=lifetimes=report", {"lifetime": "report"}),
+    ],
+)
+def test_words(pytester: pytest.Pytester, monkeypatch, wanted: str, changes: dict[str, str]) -> None:
+    """The command starts as the run did, with the driver that the run was started on; it names what a shell can."""
+    pytester.path.joinpath("noxfile.py").touch()
+    place, argv = changes.get("place", ""), changes.get("argv", str(Path(sys.executable).with_name("pytest")))
+    variables = dict.fromkeys((*_OF_PYTEST, "NOX_CURRENT_SESSION", "TOX_ENV_NAME"), "")
+    for name, value in {**variables, "PATH": str(Path(sys.executable).parent), "CUDALINK_CELL": "c"}.items():
+        monkeypatch.setenv(name, changes.get(name, value))
+    of_driver = {name: value for name, value in changes.items() if name in ("faults", "device", "lifetime")}
+    monkeypatch.setattr(run_driver, "inherited", lambda _: bool(of_driver))
+    settings = {"lifetime": Setting(changes.get("lifetime", "fail"), "default")}
+    run = SimpleNamespace(
+        config=pytester.parseconfig("-p", "no:cudalink"),
+        settings=SimpleNamespace(**settings, items=settings.items),
+        start=SimpleNamespace(argv=[argv], orig_argv=["python", argv]),
+        arguments=[],
+        emulation=emulation_for("13.0", **of_driver),
+        withheld={},
+    )
+    assert command(run, "--again", place).replace("'", "") == f"{wanted} --again"
 
 
 @pytest.mark.slow

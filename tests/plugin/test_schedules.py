@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.report import read
 from tests.planted import expected
 
 ROOT = Path(__file__).parent.parent.parent
@@ -115,6 +116,37 @@ def test_tests_that_do_not_run_under_schedules(run) -> None:
     )
 
 
+def test_operations_that_no_test_has(run) -> None:
+    """The run fails for a number that is too large, and not for another test that queues nothing."""
+    result = run("def test_nothing(): pass\ndef test(queue): queue.fill(7)", "--cudalink-schedules=1:7@99")
+    why = "1: no test has one of the operations 99"
+    result.stdout.fnmatch_lines([f"The run fails because 1 of 2 runs under a schedule were made ({why}); *"])
+    result.stdout.no_fnmatch_line("*no test queues what can be late*")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("option", "lines"),
+    [
+        ("--cudalink-fault-sweep", ["1 test not swept: ended with exit code 3 in a separate process"]),
+        ("--cudalink-schedules=5", ["* runs under a schedule left out: the process that runs the tests again ended"]),
+    ],
+)
+def test_processes_that_end(run, option: str, lines: list[str]) -> None:
+    """A copy that ends, and the process that makes copies, leave runs out, each for its reason."""
+    module = """
+FIRST = os.getpid()
+def test_dies():
+    if os.getpid() != FIRST: os._exit(3)
+def test_kills(queue):
+    queue.fill(1)
+    if os.getpid() != FIRST:
+        if os.path.exists("begun"): os.kill(FIRST, 9)
+        open("begun", "w").close()
+"""
+    run(module, option).stdout.fnmatch_lines(lines)
+
+
 @pytest.mark.slow
 def test_failure_that_does_not_repeat(run) -> None:
     """A test that fails for a reason that no seed decides says so."""
@@ -190,7 +222,7 @@ def test_freed(queue):
 
 
 @pytest.mark.slow
-def test_undocumented_wait(run) -> None:
+def test_undocumented_wait(run, pytester: pytest.Pytester) -> None:
     """A test that relies on a wait which CUDA does not promise passes, and fails where only promised ones are kept."""
     test = FREED.format("")
     result = run(test, "--cudalink-schedules=6:7+promised", "--cudalink-report=run.jsonl")
@@ -207,6 +239,7 @@ def test_undocumented_wait(run) -> None:
             "  seed * with 1 of 2 operations displaced; time is in calls of the driver:",
         ]
     )
+    assert [found.nodeid for found in read(pytester.path / "run.jsonl").findings] == ["test_it.py::test_freed"]
     (failure,) = failures(result)
     again = run(test, f"--cudalink-schedules={failure['asked']}")
     assert failures(again) == [{**failure, "number": "1"}]

@@ -117,7 +117,6 @@ class RunsAgain(Check, ABC, Generic[T]):
             self.passed = (self.passed or report.when == "setup") and report.passed and not hasattr(report, "wasxfail")
 
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        self.passed = False
         done = yield
         if not (item.session.shouldstop or item.session.shouldfail or item.nodeid in self.notes.done):
             totals = type(self.totals)()
@@ -253,9 +252,7 @@ def _session(run: Run) -> list[str]:
     folder = run.config.invocation_params.dir
     if cell and os.environ.get("NOX_CURRENT_SESSION") == cell and (folder / "noxfile.py").is_file():
         return ["nox", "-s", cell, "--"]
-    if cell and os.environ.get("TOX_ENV_NAME") == cell:
-        return ["tox", "-e", cell, "--"]
-    return []
+    return ["tox", "-e", cell, "--"] if cell and os.environ.get("TOX_ENV_NAME") == cell else []
 
 
 def _program(run: Run) -> list[str]:

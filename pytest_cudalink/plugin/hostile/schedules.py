@@ -53,8 +53,8 @@ class _TrialRequest(NamedTuple):
 
     seed: int
     displaced: Sequence[int] | None
+    promised: bool
     full_traceback: bool = False
-    promised: bool = False
     left_out: Sequence[int] | None = ()
 
 
@@ -82,7 +82,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
     def again(self, item: pytest.Item, totals: ScheduleTotals) -> None:
         """Run a test under schedules."""
         promised = self._option.promised
-        clean = self._trial(item, _TrialRequest(0, (), promised=promised))
+        clean = self._trial(item, _TrialRequest(0, (), promised))
         if clean is None or clean.kind or clean.outcome != "passed":
             why = self._copies.why_not if clean is None else f"{clean.outcome} in a separate process"
             left = totals.skipped if self.passed else totals.spared
@@ -93,7 +93,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
             return
         totals.known = {work.number for work in clean.works}
         asked = [
-            _TrialRequest(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
+            _TrialRequest(seed, self._option.displaced, promised, left_out=None if promised else ())
             for seed in self._option.seeds
         ]
         trials: dict[int, _Trial] = {}
@@ -121,7 +121,7 @@ class Schedules(RunsAgain[ScheduleTotals]):
         def fails(
             displaced: Sequence[int], left_out: Sequence[int] | None, *, full_traceback: bool = False
         ) -> _Trial | None:
-            again = self._trial(item, _TrialRequest(seed, displaced, full_traceback, promised, left_out), clean)
+            again = self._trial(item, _TrialRequest(seed, displaced, promised, full_traceback, left_out), clean)
             return again if again is not None and again.kind == trial.kind else None
 
         # a crash leaves no list of what was displaced

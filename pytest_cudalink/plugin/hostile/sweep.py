@@ -191,7 +191,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
         option, *self._others = self.notes.option.split("+")
         self._single, self._functions, self._modes = _read(option)
         # a finding is repeated whatever machine made its run
-        self._budget, self._part = (0, (1, 1)) if self._single else _budget(run.settings.fault_budget.value)
+        self._budget, self._part = _budget("0" if self._single else run.settings.fault_budget.value)
         self._taken: set[str] = set()
         self._interrupted = False
         self.totals = SweepTotals()
@@ -256,7 +256,6 @@ class FaultSweep(RunsAgain[SweepTotals]):
         )
         lost = [fault for number, fault in enumerate(chosen) if number not in trials]
         unlisted = 0 if self._single else clean.unlisted
-        reasons = {self._copies.why_not: len(lost), f"a sweep knows the first {len(calls)} calls of a test": unlisted}
         return SweepTotals(
             tests=1,
             runs=len(made),
@@ -264,7 +263,7 @@ class FaultSweep(RunsAgain[SweepTotals]):
             left=len(over),
             elsewhere=len(elsewhere),
             repeats=len(repeats),
-            lost={why: number for why, number in reasons.items() if number},
+            lost={self._copies.why_not: len(lost), f"a sweep knows the first {len(calls)} calls of a test": unlisted},
             called={fault.call.function for fault in (*chosen, *over, *elsewhere)},
             tried={sweep_plan.baseline_place(fault.call) for fault in made},
             partly={sweep_plan.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere, *repeats)},
