@@ -10,7 +10,8 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -95,8 +96,7 @@ class _Process:
 
     def forked(self) -> _Process:
         """Return what a child has from the start."""
-        mapped = {path: replace(file) for path, file in self.mapped.items()}
-        return replace(self, tried=dict(self.tried), asked=dict(self.asked), mapped=mapped)
+        return deepcopy(self)
 
     def is_replaced(self, line: str) -> bool:
         """Whether a line shows that another program has taken the place of this one: something unknown needs a file."""

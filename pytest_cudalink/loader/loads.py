@@ -75,7 +75,7 @@ def loaded_objects() -> list[LoadedObject]:
         length = native.cudalinkLoadedObjects(text, size)
         if length <= size:
             break
-        size = 2 * length
+        size = length
     objects = []
     fields = iter(text.raw[:length].decode("utf-8", "surrogateescape").split("\0"))
     for path in fields:

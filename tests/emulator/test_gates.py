@@ -128,8 +128,11 @@ class Old:
         return getattr(cuda, "cuStreamWaitValue32_v2" if name == "cuStreamWaitValue32" else name)
 gates._native()
 gates.ctypes.CDLL = lambda _: Old()
+own = new(cuda.cuCtxCreate_v2, 0, 0)
+ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
 watch = gates.ClosedGates()
 with watch.closed():
+    assert get(cuda.cuDevicePrimaryCtxGetState, 0, c_uint, c_int)[1] == 0  # the watch makes no context
     ok(cuda.cuCtxSynchronize())
 """,
         ["cuCtxSynchronize"],

@@ -9,6 +9,18 @@ import pytest
 from pytest_cudalink.loader import contexts
 
 
+def test_an_error_of_any_context() -> None:
+    """A sticky error counts whichever context has it; another one passes."""
+
+    def put(value: int | None, at: int = 0) -> Mock:
+        return Mock(side_effect=lambda *given: setattr(given[at]._obj, "value", value) or 0)
+
+    library = Mock(cuCtxGetCurrent=put(None), cuDeviceGetCount=put(2), cuDevicePrimaryCtxGetState=put(1, 2))
+    library.cuDevicePrimaryCtxRetain = put(7)
+    library.cuCtxSynchronize.side_effect = [2, 719]
+    assert contexts.RealContexts(library).ask(60) == 719
+
+
 def test_a_device_file_that_is_open(monkeypatch, tmp_path) -> None:
     """A driver that is initialized keeps one open; a system that does not list open files says no."""
     monkeypatch.setattr(contexts, "_DEVICES", (str(tmp_path / "nvidia"),))

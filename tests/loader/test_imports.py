@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
 
@@ -133,7 +134,8 @@ def calls() -> list[str]:
 @pytest.mark.parametrize("first", ["an import", "a request"])
 def test_postponed(package, calls, first) -> None:
     """The call is made once, by the first import of a module or by the first request."""
-    postpone(lambda: calls.append("started"), until=["watched.inner"])
+    # what it starts may import the module, too
+    postpone(lambda: calls.append("started") or importlib.import_module("watched.inner"), until=["watched.inner"])
     importlib.import_module("watched")
     assert calls == []
     importlib.import_module("watched.inner") if first == "an import" else start_postponed()
@@ -159,6 +161,21 @@ def test_postponed_for_a_module_that_is_there(package, calls) -> None:
     importlib.import_module("watched.other")
     postpone(lambda: calls.append("started"), until=["watched.inner", "watched.other"])
     assert calls == ["started"]
+
+
+def test_what_a_call_raises(package) -> None:
+    """The import raises it, or what watches a module that is there; a postponed call is not made again."""
+    failing = Mock(side_effect=RuntimeError("mine"))
+    postpone(failing, until=["watched.inner"])
+    with pytest.raises(RuntimeError, match="mine"):
+        importlib.import_module("watched.inner")
+    watch = ImportWatch(failing)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="mine"):
+            watch.watch(["watched"])
+    watch.stop()
+    start_postponed()
+    assert failing.call_count == 3
 
 
 def test_cancelled(package, calls) -> None:

@@ -40,7 +40,6 @@ class Look(NamedTuple):
     refused_input: bool = False  # whether an input was refused; `take_refused_input` returns it
 
 
-_NOTHING: Final = Look()
 _ours: Any = None
 #: Names of NVRTC's functions, as C has them for the rest of the life of the process.
 _nvrtc: Any = None
@@ -81,8 +80,6 @@ def counter() -> Callable[[], int]:
 def look() -> Look:
     """Return what happened since the last look, and watch what was loaded meanwhile."""
     answer = _ours.cudalinkLook() if _ours is not None else 0
-    if not answer:
-        return _NOTHING
     return Look(
         _take() if answer & _CALLS else (), bool(answer & _LATE), bool(answer & _REFUSED), bool(answer & _INPUT)
     )
@@ -143,9 +140,7 @@ def live_handles() -> int:
 
 
 def take_refused_input() -> RefusedInput | None:
-    """Return the input that nvJitLink refused last, once; None if there is none."""
-    if _ours is None:
-        return None
+    """Return the input that nvJitLink refused last, once; None if there is none. Only behind a `look`."""
     import ctypes
 
     class About(ctypes.Structure):  # RefusedInput in native/jitlink_calls.h

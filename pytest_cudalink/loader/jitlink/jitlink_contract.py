@@ -145,7 +145,7 @@ class JitLinkContract:
 
     def alive(self, after: int) -> list[str]:
         """Return the handles newer than number `after` that are not destroyed, each with where it was created."""
-        count = min(self._library.cudalinkContractAlive(after, self._numbers, 16), 16)
+        count = self._library.cudalinkContractAlive(after, self._numbers, len(self._numbers))
         numbers = sorted(self._numbers[:count])
         return [f"nvJitLink handle {number}{self._where(_CREATED, number, 0, ' created')}" for number in numbers]
 

@@ -9,7 +9,7 @@ from ...loader.imports import postpone
 from ..run import Run, RunPart
 
 if TYPE_CHECKING:
-    from ...guardrails import CompatibilityGuardRails, Routing, Verdict
+    from ...guardrails import CompatibilityGuardRails, Verdict
     from ...guardrails.guard import Mode
 
 
@@ -22,7 +22,7 @@ class Guard(RunPart):
     def __init__(self, run: Run) -> None:
         super().__init__(run)
         self._early: list[Verdict] | None = []  # verdicts of before the session; None once it has begun
-        self._routing: Routing | None = None  # None as long as nothing has imported cuda.pathfinder
+        self.not_routed: tuple[str, ...] = ()  # the callers that still call cuda.pathfinder directly
         run.config.add_cleanup(postpone(self._install, until=("cuda.pathfinder",)))
 
     def start(self) -> None:
@@ -31,16 +31,11 @@ class Guard(RunPart):
         for verdict in early:
             _report(self._run, verdict)
 
-    @property
-    def not_routed(self) -> tuple[str, ...]:
-        """The callers that still call cuda.pathfinder directly."""
-        return self._routing.not_routed if self._routing is not None else ()
-
     def _install(self) -> None:
         from ...guardrails import routing
 
         before = routing.present()
-        self._routing = routing.route(_guard(self._run.settings.guard_rails.value, self._judged))
+        self.not_routed = routing.route(_guard(self._run.settings.guard_rails.value, self._judged)).not_routed
 
         def restore() -> None:
             if before is None:

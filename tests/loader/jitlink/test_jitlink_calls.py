@@ -313,7 +313,13 @@ def test_extension_modules_wake_the_watch(tmp_path) -> None:
     code = """
 import sys
 from pytest_cudalink.loader.jitlink import jitlink_calls
-woken = []
+from importlib.machinery import ExtensionFileLoader as loader
+plain, woken = loader.create_module, []
+cancel = jitlink_calls.postpone_until_native_code(woken.clear)
+loader.create_module = other = lambda *_: plain(*_)
+cancel()
+assert loader.create_module is other  # its own place in the chain is another's business
+loader.create_module = plain
 jitlink_calls.postpone_until_native_code(lambda: woken.append(len(sys.modules)))
 import _json, array, zlib
 assert not woken
@@ -323,6 +329,7 @@ try:
 except ImportError:
     pass
 assert len(woken) == 1
+assert loader.create_module is plain
 import ctypes
 assert len(woken) == 1
 """
