@@ -127,8 +127,8 @@ def _tells(filename: str) -> bool:
 def _written_by(write: Callable[..., int], *arguments: Any) -> list[str]:
     """Return the lines that a function of the library writes by ``cl_write_stack``; none if it has no stack."""
     text = ctypes.create_string_buffer(_STACK_SIZE)
-    has_stack = write(*arguments, text, _STACK_SIZE)
-    return text.value.decode(errors="replace").splitlines() if has_stack else []
+    write(*arguments, text, _STACK_SIZE)
+    return text.value.decode(errors="replace").splitlines()
 
 
 def _stacks(lines: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -419,7 +419,7 @@ class DriverControl:
         """Number of calls in this process that the driver does not emulate, or that refused an image."""
         return int(self._library.cudalinkRefusalCount())
 
-    def refusals(self, start: int = 0) -> list[dict[str, Any]]:
+    def refusals(self, start: int) -> list[dict[str, Any]]:
         """Return the events of these calls, from number `start` on, oldest first.
 
         A call that is not emulated has ``unsupported``. One that refused an image has ``image``, the words of a line

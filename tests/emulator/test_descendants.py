@@ -462,6 +462,7 @@ def test_notes(tmp_path, monkeypatch) -> None:
     """Lines are taken once, whole lines alone, also uncounted ones in a last look; a lost file is an empty one."""
     monkeypatch.setattr(notes.scratch, "root", lambda: tmp_path)
     mine = notes.Notes("")
+    assert Path(mine.path).parent == tmp_path
     assert mine.take_counted() == mine.take() == []
     notes.pass_on(mine.path, [{"a": 1}, {"b": 2}])
     assert mine.take_counted() == [{"a": 1}, {"b": 2}]

@@ -94,6 +94,7 @@ def test_devices_that_cannot_be() -> None:
         "h100:0": "the number of devices is '0'; expected 1 to 64, or none for no device",
         "h100:65": "the number of devices is '65'; expected",
         "h100:two": "the number of devices is 'two'; expected",
+        "h100:+2": "the number of devices is '+2'; expected",
         "h100,l4": "'l4' comes after another value of the same; expected DEVICE[:NUMBER], memory=SIZE",
         "h100,memry=8GiB": "'memry=8GiB' is unknown; expected DEVICE[:NUMBER], memory=SIZE",
     }.items():
@@ -109,7 +110,7 @@ def test_devices_that_cannot_be() -> None:
     ("text", "devices", "shown"),
     [
         ("", Devices(DEFAULT_ARCHITECTURE), DEFAULT_ARCHITECTURE),
-        ("sm_80", Devices("sm_80"), "sm_80"),
+        ("sm_80:1", Devices("sm_80"), "sm_80"),
         ("l4:2,memory=4GiB", Devices("sm_89", "l4", 2, 4 << 30), "l4:2,memory=4294967296B"),
         ("memory=16MiB", Devices(DEFAULT_ARCHITECTURE, memory=16 << 20), f"{DEFAULT_ARCHITECTURE},memory=16777216B"),
         ("none", Devices(number=0), "none"),
@@ -117,10 +118,11 @@ def test_devices_that_cannot_be() -> None:
 )
 def test_children_get_the_same_devices(text: str, devices: Devices, shown: str) -> None:
     """The environment says all of a text, and is read back."""
-    planned = emulation_for("13.0", device=text)
+    planned, unwatched = (emulation_for("13.0", device=text, lifetime=mode) for mode in ("fail", "off"))
     assert planned.devices == devices
     assert str(devices) == shown
     assert from_environment(planned.environment()) == planned
+    assert ("MALLOC_PERTURB_" in planned.environment(), "MALLOC_PERTURB_" in unwatched.environment()) == (True, False)
 
 
 def test_wrong_values_in_the_environment(on_driver) -> None:

@@ -1,11 +1,45 @@
 """A fault sweep counts the calls of a program, fails one of them by its number, and sees what is left alive."""
 
+import ctypes
+from unittest.mock import MagicMock, Mock
+
 import pytest
 
-from pytest_cudalink.emulator import faults
+from pytest_cudalink.emulator import control, faults
 from tests.emulator.conftest import programs
 
 START = "driver = control.attach(cuda)\n"
+
+
+def test_what_a_driver_answers_its_control() -> None:
+    """No memory is an error, a number out of range never gets there; the last of several watches ends it."""
+    library = MagicMock(
+        cudalinkSweep=Mock(return_value=0),
+        cudalinkNoWait=Mock(return_value=0),
+        cudalinkImageCount=Mock(return_value=5),
+        cudalinkLinkCount=Mock(return_value=2),
+    )
+    driver = control.DriverControl(library)
+    for asked in (
+        lambda: driver.start_schedule(1, [2**32 - 1]),
+        driver.leave_out_waits,
+        driver.no_wait(0).__enter__,
+        lambda: driver.start_sweep(1, 11),  # of NVRTC alone
+    ):
+        with pytest.raises(MemoryError):
+            asked()
+    library.cudalinkSweep.assert_called_with(1, 11, 0)
+    for displaced in ([0], [1, 2**32]):
+        with pytest.raises(ValueError, match=r"expected numbers from 1 to 2\*\*32 - 1"):
+            driver.start_schedule(1, displaced)
+    assert driver.unlinked_images == 3
+    driver.start_watching()
+    driver.start_watching()
+    driver.stop_watching()
+    driver.own_notes("mine", "")
+    hooks = [hook is not None for (hook,), _ in library.cudalinkSetViolationHook.call_args_list]
+    assert hooks == [True, True]
+    assert control.attach(ctypes.CDLL(None)) is None
 
 
 @pytest.mark.parametrize(
