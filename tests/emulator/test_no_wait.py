@@ -147,8 +147,10 @@ def test_no_gates(run_pytest, pytester, toolchain) -> None:
         f"{HEAD}\n@pytest.mark.cudalink(no_wait=True)\ndef test_marked(): free()\n"
         "def test_block(no_wait):\n    with no_wait(): free()\n"
     )
-    result = run_pytest(*OPTIONS, "-rs")
+    result = run_pytest(*OPTIONS, "-rs", "--cudalink-report=run.jsonl")
     result.assert_outcomes(skipped=2)
+    result.stdout.fnmatch_lines(["*gates in streams*"])
+    result.stdout.no_fnmatch_line("*SKIPPED*no_wait.py:*")
     reason = (
         "cudalink: no_wait needs a driver whose streams can wait for a value (found cuStreamWaitValue32_v2 answers 801)"
     )

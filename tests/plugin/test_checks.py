@@ -631,8 +631,10 @@ def test_who_takes_the_violations(driver: Mock, monkeypatch, mode: str, elsewher
     driver.reset_mock()
     if ends == "hands over":
         below.hand_over()
+        assert os.environ == {notes.VARIABLE: own.above or "own"}
     for cleanup in run.config.cleanups:
         cleanup()
+    assert os.environ == {}
     handed = [call.own_notes("above", "above")] if elsewhere and ends == "hands over" else []
     stops = [call.stop_watching(), call.end_notes(quiet=elsewhere, fails=mode != "report")]
     assert driver.mock_calls == handed + stops
@@ -650,6 +652,25 @@ def test_a_copy_begins_without_notes(driver: Mock, monkeypatch) -> None:
     below.forked()
     assert (below.violations(), below.refusals()) == ((), [])
     assert driver.consume.call_args == call((violation(1),))
+
+
+def test_what_comes_after_the_end(driver: Mock, monkeypatch, capsys) -> None:
+    """It is said here, although there is a process above, and fails the run where violations do."""
+    late = {"take.return_value": [{"violation": 1}], "take_counted.return_value": []}
+    own = Mock(above="above", path="own", at_exit=[], **late)
+    monkeypatch.setattr(notes, "own", lambda _, apart: own)
+    monkeypatch.setattr(os, "environ", {})
+    run = on_driver(driver, lifetime="report")
+    below = run.part(DESCENDANTS)
+    assert (below.path, below.count()) == ("own", own.count.return_value)
+    assert below.last_look() is False
+    assert not driver.fail_at_exit.called
+    run.settings.lifetime = Setting("fail", "ini")
+    own.at_exit[0]([{"violation": 2}])
+    assert driver.fail_at_exit.called
+    said = capsys.readouterr().err.splitlines()
+    assert [line.startswith(f"cudalink: process {os.getpid()} (") for line in said] == [True, True]
+    assert ["so the exit code is not 0" in line for line in said] == [False, True]
 
 
 def test_the_last_look(driver: Mock, below: Mock) -> None:

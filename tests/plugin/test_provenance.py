@@ -1,5 +1,6 @@
 """Every CUDA library that a run loads is listed; one from elsewhere fails the test that loaded it, and for whom."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,9 +103,10 @@ def test_two_majors_in_the_summary(run, toolkit) -> None:
     )
 
 
-def test_two_majors_without_records(run_pytest, systems) -> None:
-    """The names alone show that there may be two, also in another process."""
-    opened = "; ".join(f"ctypes.CDLL({str(path)!r})" for path in (systems.old, systems.new))
+def test_two_majors_without_records(run_pytest, systems, tmp_path) -> None:
+    """The names alone show that there may be two, those in the files at the latest, also in another process."""
+    renamed = shutil.copy(systems.old, tmp_path / "mine.so")
+    opened = "; ".join(f"ctypes.CDLL({str(path)!r})" for path in (renamed, systems.new))
 
     result = run_pytest(
         "--cudalink-provenance=any", "--cudalink-processes=isolated", module=f"import ctypes\ndef test(): {opened}"
@@ -119,7 +121,7 @@ def test_two_majors_without_records(run_pytest, systems) -> None:
 def test_fails_the_test_that_loads_it(run) -> None:
     """It names the file, for whom, what was expected; the test before and a later use do not fail."""
     result, _ = run(
-        "def test_before(): own()\ndef test_loads(): ctypes.CDLL(OLD)\ndef test_again(): ctypes.CDLL(OLD)",
+        "def test_before(): own()\ndef test_loads(): assert not ctypes.CDLL(OLD)\ndef test_again(): ctypes.CDLL(OLD)",
         "--cudalink-provenance=wheels",
     )
 
@@ -127,6 +129,7 @@ def test_fails_the_test_that_loads_it(run) -> None:
     result.stdout.fnmatch_lines(
         [
             "cudalink: CUDA libraries must come from wheels (from option); *",
+            "*- cudalink provenance -*",
             f"cudalink: {FROM_SYSTEM[1:]}",
             "  --cudalink-provenance is wheels (from option)",
             "  CUDA 12.9: CUDA_VERSION 12090 in *cuda.h",
@@ -160,6 +163,15 @@ def test_before_collection(run, pytester, systems) -> None:
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["  loaded for: opened at *conftest.py:2", "  it was loaded before collection"])
+
+
+def test_without_the_native_part(run, pytester) -> None:
+    """An expectation that nothing can compare fails the run."""
+    pytester.makeconftest("from pytest_cudalink.loader import loads\nloads.library = lambda: None")
+    result, _ = run("def test(): pass", "--cudalink-provenance=wheels")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    said = "cannot be listed; install pytest-cudalink from its wheel"
+    result.stdout.fnmatch_lines([f"outside of tests: --cudalink-provenance is wheels (from option): * {said}"])
 
 
 @pytest.mark.parametrize("phase", ["setup", "session"])

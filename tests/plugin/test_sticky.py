@@ -108,17 +108,31 @@ def test_stop(run, mode) -> None:
 
 def test_an_open_capture(run) -> None:
     """One test fails for what an earlier one left, with its name; those after it run in a fresh process."""
-    forbidden = "def test_{}(context): assert cu.cuMemAlloc_v2(byref(c_uint64()), c_uint64(8)) != 900\n"
+    forbidden = (
+        "def test_{}(context):\n    code = cu.cuMemAlloc_v2(byref(c_uint64()), c_uint64(8))\n"
+        "    cu.cuDriverGetVersion(byref(ctypes.c_int()))\n    assert code != 900\n"
+    )
     leaves = "def test_leaves(context):\n    made = c_void_p()\n    ok(cu.cuStreamCreate(byref(made), 1))\n"
     begins = "    ok(cu.cuStreamBeginCapture_v2(made, 0))\ndef test_plain(): pass\n"
     result = run(leaves + begins + "".join(map(forbidden.format, ("meets", "goes_on", "last"))))
     result.assert_outcomes(failed=1, passed=4)
-    result.stdout.fnmatch_lines(["*the open capture of *::test_leaves was met*by this test*"])
+    result.stdout.fnmatch_lines(
+        ["*the open capture of *::test_leaves was met*by this test*", "  cuMemAlloc_v2 answered 900"]
+    )
+    result.stdout.no_fnmatch_line("  cuDriverGetVersion answered *")
 
 
-def test_work_that_does_not_end(run) -> None:
-    """A test whose work goes on beyond the deadline fails; the process that waits for it is not used any more."""
-    result = run(LITTLE.format(body="never_ends()"), "--cudalink-processes=deadline=1")
+def test_work_that_does_not_end(run, pytester: pytest.Pytester) -> None:
+    """A test whose work goes on beyond the deadline fails; the process that waits for it is not used any more.
+
+    What the test has is not freed, since that would wait; what the process has written is not lost.
+    """
+    pytester.makeconftest("def pytest_unconfigure(): print('the end')")
+    body = "never_ends()\n@pytest.fixture\ndef freed(): yield type('F', (), {'__del__': lambda _: print('freed')})()"
+    suite = LITTLE.format(body=body).replace("test_culprit(memory)", "test_culprit(memory, freed)")
+    result = run(suite, "-s", "--cudalink-processes=deadline=1")
+    result.stdout.fnmatch_lines(["the end"])
+    result.stdout.no_fnmatch_line("*freed*")
     result.assert_outcomes(failed=1, passed=4)
     expected = (
         "cudalink: work on the device that this test left did not end within 1 s after its call "
@@ -211,6 +225,7 @@ def noted(context):
         "not test_lasting",
     )
     result.assert_outcomes(failed=2, passed=6, deselected=2)
+    assert str(result.stdout).count("- cudalink teardown after a sticky error -") == 3
     torn = pytester.path.joinpath("torn_down").read_text(encoding="utf-8").split()
     assert torn == ["test_culprit", "test_second"]
 
