@@ -485,6 +485,10 @@ def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, words)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
+NO_FAULTS = ("lost=0", "jit=CUDA_SUCCESS", "cuMemAlloc:1=0", "cuMemAlloc:1=0@0")
+NO_PRESETS = ("forward-compat", "Forward-Compatibility-Mismatch", "forward-compatibility-mismatch=1")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -494,10 +498,15 @@ def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, words)
         ("cuInit:1=2;cuNothing:1=2", "exports no function 'cuNothing'"),
         ("cuInit:1=12345", "12345 is not a CUresult"),
         ("cuInit:1=CUDA_ERROR_NONESUCH", "'CUDA_ERROR_NONESUCH' is not a CUresult"),
+        *(
+            (f"cuInit:2=999;{entry}", f"the fault '{entry}' has code 0, CUDA_SUCCESS, and changes")
+            for entry in NO_FAULTS
+        ),
+        *((name, "cannot be read.*Presets: forward-compatibility-on-geforce, ") for name in NO_PRESETS),
     ],
 )
 def test_bad_faults(text: str, complaint: str) -> None:
-    """What cannot be read, or cannot be, is refused before anything starts."""
+    """What cannot be read, or cannot be, or changes nothing, is refused before anything starts."""
     with pytest.raises(emulator.EmulatorError, match=complaint):
         emulator.emulation_for("13.0", faults=text)
 
@@ -510,6 +519,7 @@ def test_names_of_functions_and_codes() -> None:
     )
     named = "cuInit:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=CUDA_ERROR_DEVICE_UNAVAILABLE"
     assert emulator.emulation_for("13.0", faults=named).faults == "cuInit:2=2@50;lost=46"
+    assert emulator.emulation_for("13.0", faults="cuInit:1=0@9999").faults == "cuInit:1=0@9999"  # which only waits
     for version, symbol in (("12.0", "cuCtxCreate_v3"), ("12.9", "cuCtxCreate_v4")):
         assert emulator.emulation_for(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
     assert emulator.emulation_for("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
@@ -588,24 +598,6 @@ def test_a_driver_that_is_none(run, pytester, junk) -> None:
     assert str(junk) in line
     pytester.makepyfile("def test_none(cudalink): assert cudalink.driver is None")
     run("--cudalink-driver=absent", fresh=True).assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize(
-    "name", ["forward-compat", "Forward-Compatibility-Mismatch", "forward-compatibility-mismatch=1"]
-)
-def test_a_preset_that_is_not_known(name: str) -> None:
-    """The error lists the presets."""
-    with pytest.raises(ValueError, match="cannot be read.*Presets: forward-compatibility-on-geforce, "):
-        faults.parse(name, emulator.supported_versions()[-1])
-
-
-@pytest.mark.parametrize("entry", ["lost=0", "jit=CUDA_SUCCESS", "cuMemAlloc:1=0", "cuMemAlloc:1=0@0"])
-def test_a_fault_that_changes_nothing(entry: str) -> None:
-    """It is refused, since nothing would fail; a call that only waits has a code of success."""
-    with pytest.raises(ValueError, match=f"the fault '{entry}' has code 0, CUDA_SUCCESS, and changes nothing"):
-        faults.parse(f"cuInit:2=999;{entry}", emulator.supported_versions()[-1])
-    (fault,) = faults.parse("cuMemAlloc:1=0@9999", emulator.supported_versions()[-1])
-    assert (fault.code, fault.milliseconds) == (0, 9999)
 
 
 def test_a_missing_compiler(check) -> None:

@@ -1,7 +1,7 @@
 """A fault sweep counts the calls of a program, fails one of them by its number, and sees what is left alive."""
 
 import ctypes
-from unittest.mock import MagicMock, Mock
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -13,29 +13,21 @@ START = "driver = control.attach(cuda)\n"
 
 def test_what_a_driver_answers_its_control() -> None:
     """No memory is an error, a number out of range never gets there; the last of several watches ends it."""
-    library = MagicMock(
-        cudalinkSweep=Mock(return_value=0),
-        cudalinkNoWait=Mock(return_value=0),
-        cudalinkImageCount=Mock(return_value=5),
-        cudalinkLinkCount=Mock(return_value=2),
-    )
+    library = MagicMock()
+    library.cudalinkSweep.return_value = library.cudalinkNoWait.return_value = 0
+    library.cudalinkImageCount.return_value, library.cudalinkLinkCount.return_value = 5, 2
     driver = control.DriverControl(library)
-    for asked in (
-        lambda: driver.start_schedule(1, [2**32 - 1]),
-        driver.leave_out_waits,
-        driver.no_wait(0).__enter__,
-        lambda: driver.start_sweep(1, 11),  # of NVRTC alone
-    ):
+    failing = (driver.start_schedule, 1, [2**32 - 1]), (driver.start_sweep, 1, 11)  # a code of NVRTC alone
+    for asked, *arguments in (*failing, (driver.leave_out_waits,), (driver.no_wait(0).__enter__,)):
         with pytest.raises(MemoryError):
-            asked()
+            asked(*arguments)
     library.cudalinkSweep.assert_called_with(1, 11, 0)
     for displaced in ([0], [1, 2**32]):
         with pytest.raises(ValueError, match=r"expected numbers from 1 to 2\*\*32 - 1"):
             driver.start_schedule(1, displaced)
     assert driver.unlinked_images == 3
-    driver.start_watching()
-    driver.start_watching()
-    driver.stop_watching()
+    for change in (driver.start_watching, driver.start_watching, driver.stop_watching):
+        change()
     driver.own_notes("mine", "")
     hooks = [hook is not None for (hook,), _ in library.cudalinkSetViolationHook.call_args_list]
     assert hooks == [True, True]

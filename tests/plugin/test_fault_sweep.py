@@ -220,17 +220,13 @@ def test_repeating_a_file_outside_of_the_root(pytester: pytest.Pytester, run_pyt
     """The ID of a test of another folder, such as of --pyargs, names no file; the command does."""
     root = pytester.mkdir("root")
     file = pytester.mkdir("other") / "test_it.py"
-    file.write_text(
-        "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
-        "def test(): cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))\n",
-        encoding="utf-8",
-    )
+    file.write_text(COUNTS, encoding="utf-8")
     options = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=2:1")
     kept = pytester.path / "mine.jsonl"
     kept.touch()
     result = run_pytest(*options, f"--rootdir={root}", str(file))
     words = f"-p cudalink *{options[0]} --rootdir={root} {options[1]}"
-    result.stdout.fnmatch_lines([f"  repeat: *pytest 'other/test_it.py::test' {words}"])
+    result.stdout.fnmatch_lines([f"  repeat: *pytest 'other/test_it.py::test_first' {words}"])
     result.stdout.no_fnmatch_line("*no test makes a call*")
     assert kept.exists()  # notes have such a name
 
@@ -451,14 +447,12 @@ def test_hot():
 @pytest.mark.slow
 def test_going_on_after_an_interruption(swept, pytester: pytest.Pytester) -> None:
     """An interrupted sweep goes on with its own functions, and sweeps no test twice; what it found counts."""
-    module = (
-        "import ctypes\nfrom pathlib import Path\ncuda = ctypes.CDLL('libcuda.so.1')\n"
-        "count = ctypes.byref(ctypes.c_int())\n"
-        "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(count)\n"
-        "def test_second():\n    assert cuda.cuInit(0) == cuda.cuDeviceGetCount(count) == 0, 'cuDeviceGetCount'\n"
-        "    if not Path('mended').exists(): raise KeyboardInterrupt\n"
+    module = COUNTS + (
+        "def test_second():\n"
+        "    assert cuda.cuInit(0) == cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == 0, 'cuDeviceGetCount'\n"
+        "    if not os.path.exists('mended'): raise KeyboardInterrupt\n"
     )
-    result = swept(module, "--cudalink-fault-sweep=cuDeviceGetCount")
+    result = swept(module, COUNT)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
         [

@@ -155,23 +155,26 @@ def test_outside_of_a_test(run, broken) -> None:
     assert [library.nodeid for library in libraries if library.place == "system"] == [None]
 
 
-def test_before_collection(run, pytester, systems) -> None:
-    """So does what a conftest loads."""
-    pytester.makeconftest(f"import ctypes\nctypes.CDLL({str(systems.old)!r})")
-
+@pytest.mark.parametrize(
+    ("conftest", "lines"),
+    [
+        (
+            "import ctypes\nctypes.CDLL({!r})",
+            [FROM_SYSTEM, "  loaded for: *conftest.py:2", "  it was * before collection"],
+        ),
+        (
+            "from pytest_cudalink.loader import loads\nloads.library = lambda: None",
+            ["*: --cudalink-provenance is wheels (from option): * listed; install pytest-cudalink from its wheel"],
+        ),
+    ],
+    ids=["loads", "no native part"],
+)
+def test_before_collection(run, pytester, systems, conftest: str, lines: list[str]) -> None:
+    """So does what a conftest loads; and an expectation that nothing can compare."""
+    pytester.makeconftest(conftest.format(str(systems.old)))
     result, _ = run("def test(): pass", "--cudalink-provenance=wheels")
-
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["  loaded for: opened at *conftest.py:2", "  it was loaded before collection"])
-
-
-def test_without_the_native_part(run, pytester) -> None:
-    """An expectation that nothing can compare fails the run."""
-    pytester.makeconftest("from pytest_cudalink.loader import loads\nloads.library = lambda: None")
-    result, _ = run("def test(): pass", "--cudalink-provenance=wheels")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    said = "cannot be listed; install pytest-cudalink from its wheel"
-    result.stdout.fnmatch_lines([f"outside of tests: --cudalink-provenance is wheels (from option): * {said}"])
+    result.stdout.fnmatch_lines(lines)
 
 
 @pytest.mark.parametrize("phase", ["setup", "session"])

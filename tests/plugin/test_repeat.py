@@ -7,14 +7,13 @@ import sys
 from itertools import cycle
 from pathlib import Path
 from shlex import quote
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from pytest_cudalink.emulator import emulation_for
 from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.plugin.hostile.reruns import _OF_PYTEST, command
-from pytest_cudalink.plugin.settings import Setting
 from pytest_cudalink.report import read
 from pytest_cudalink.report.records import FindingRecord
 from tests.planted import expected
@@ -162,15 +161,9 @@ def test_words(pytester: pytest.Pytester, monkeypatch, wanted: str, changes: dic
         monkeypatch.setenv(name, changes.get(name, value))
     of_driver = {name: value for name, value in changes.items() if name in ("faults", "device", "lifetime")}
     monkeypatch.setattr(run_driver, "inherited", lambda _: bool(of_driver))
-    settings = {"lifetime": Setting(changes.get("lifetime", "fail"), "default")}
-    run = SimpleNamespace(
-        config=pytester.parseconfig("-p", "no:cudalink"),
-        settings=SimpleNamespace(**settings, items=settings.items),
-        start=SimpleNamespace(argv=[argv], orig_argv=["python", argv]),
-        arguments=[],
-        emulation=emulation_for("13.0", **of_driver),
-        withheld={},
-    )
+    run = Mock(config=pytester.parseconfig("-p", "no:cudalink"), arguments=[], withheld={})
+    run.emulation, run.settings.lifetime.value = emulation_for("13.0", **of_driver), changes.get("lifetime", "fail")
+    run.start.argv, run.start.orig_argv, run.settings.items.return_value = [argv], ["python", argv], ()
     assert command(run, "--again", place).replace("'", "") == f"{wanted} --again"
 
 
