@@ -19,10 +19,8 @@ Names = str | Sequence[str] | None
 _Warnings = tuple[tuple[str, type[Warning]], ...]
 
 
-def names_of(owner: str, field: str, value: object) -> tuple[str, ...] | None:
-    """Return one name or a sequence of names as a tuple; None stays None."""
-    if value is None:
-        return None
+def names_of(owner: str, field: str, value: object) -> tuple[str, ...]:
+    """Return one name or a sequence of names as a tuple."""
     names: Any = (value,) if isinstance(value, str) else value
     several = isinstance(names, Sequence) and not isinstance(names, bytes)
     if not (several and all(isinstance(name, str) and name for name in names)):

@@ -93,39 +93,34 @@ class Program:
         if self._options.link_time_optimization and target_type != "ltoir":
             why = "with ProgramOptions(link_time_optimization=True) NVRTC makes LTO-IR only"
             raise ValueError(f"compile({target_type!r}): {why}; leave the option out, or compile('ltoir')")
-        expressions = names_of("Program.compile", "name_expressions", name_expressions) or ()
+        expressions = names_of("Program.compile", "name_expressions", name_expressions)
         if self.is_closed:
             raise RuntimeError("compile() on a closed Program")
-        nvrtc = self._nvrtc
         arch = self._options.arch or probes.device_arch()
         if target_type == "cubin" and (arch is None or not arch.startswith("sm_")):
             given = arch or "none given, and no device to ask"
             msg = f"compile('cubin') needs a real architecture such as ProgramOptions(arch='sm_90'), found: {given}"
             raise ValueError(msg)
         for expression in expressions:
-            self._check("nvrtcAddNameExpression", nvrtc.nvrtcAddNameExpression(self._handle, expression.encode()))
+            self._call("nvrtcAddNameExpression", expression.encode())
         options = [option.encode() for option in self._options.for_nvrtc(arch, lto=target_type == "ltoir")]
-        compiled = nvrtc.nvrtcCompileProgram(self._handle, len(options), options)
-        log = self._log()
+        compiled = self._nvrtc.nvrtcCompileProgram(self._handle, len(options), options)
+        log = self._fetched("nvrtcGetProgramLog").rstrip(b"\0").decode("utf-8", "replace")
         self._check("nvrtcCompileProgram", compiled, log)
-        if logs is not None and log.strip():
+        if logs is not None and log:
             logs.write(log)
-        getter = _GETTERS[target_type]
-        code = bytes(self._check(f"nvrtcGet{getter}Size", getattr(nvrtc, f"nvrtcGet{getter}Size")(self._handle)))
-        self._check(f"nvrtcGet{getter}", getattr(nvrtc, f"nvrtcGet{getter}")(self._handle, code))
-        mapping = {}
-        for expression in expressions:
-            lowered = self._check("nvrtcGetLoweredName", nvrtc.nvrtcGetLoweredName(self._handle, expression.encode()))
-            mapping[expression] = lowered.decode()
-        return ObjectCode._make(code, target_type, self._options.name, mapping)
+        code = self._fetched(f"nvrtcGet{_GETTERS[target_type]}")
+        names = {name: self._call("nvrtcGetLoweredName", name.encode()).decode() for name in expressions}
+        return ObjectCode._make(code, target_type, self._options.name, names)
 
-    def _log(self) -> str:
-        size = self._check("nvrtcGetProgramLogSize", self._nvrtc.nvrtcGetProgramLogSize(self._handle))
-        if size <= 1:
-            return ""
-        buffer = bytes(size)  # cuda-bindings writes into the bytes object
-        self._check("nvrtcGetProgramLog", self._nvrtc.nvrtcGetProgramLog(self._handle, buffer))
-        return buffer.rstrip(b"\0").decode("utf-8", "replace")
+    def _call(self, name: str, *arguments: object) -> Any:
+        return self._check(name, getattr(self._nvrtc, name)(self._handle, *arguments))
+
+    def _fetched(self, getter: str) -> bytes:
+        """Return the bytes that a function of NVRTC writes, whose size another one returns."""
+        content = bytes(self._call(f"{getter}Size"))  # cuda-bindings writes into the bytes object
+        self._call(getter, content)
+        return content
 
     def _check(self, call: str, answer: tuple[Any, ...], log: str = "") -> Any:
         result, *values = answer

@@ -126,8 +126,7 @@ def link_sample(mode: str, arch: str, backend: Backend | None = None) -> tuple[O
     """Compile and link the sample; returns the cubin and the reason for its backend."""
     from . import Linker, LinkerOptions
 
-    options = LinkerOptions(name=f"demo-{mode}", arch=arch, link_time_optimization=mode == "ltoir")
-    with Linker(*compile_modules(mode, arch), options=options, backend=backend) as linker:
+    with Linker(*compile_modules(mode, arch), options=LinkerOptions(arch=arch), backend=backend) as linker:
         return linker.link("cubin"), str(linker.decision)
 
 

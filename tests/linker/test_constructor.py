@@ -152,7 +152,7 @@ def test_policy_precedence(monkeypatch, no_libraries, sample_code) -> None:
         assert Linker(code, options=LinkerOptions(arch="sm_90")).decision.policy == "strict-major"
         assert Linker(code, options=options).decision.policy == "newer-driver-ok"
         assert Linker(code, options=options, policy="released").decision.policy == "released"
-        policy.set_default_policy(previous)
+        assert policy.set_default_policy(previous) == "strict-major"
 
 
 def test_a_kept_decision_is_for_its_situation_alone(no_libraries, sample_code) -> None:
@@ -262,7 +262,10 @@ def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sa
     code = sample_code(f"13.2/main.{kind}")
     with (
         probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(VersionSkewError, match=r"made by CUDA 13.2, linker understands up to 13.0: install") as caught,
+        pytest.raises(
+            VersionSkewError,
+            match=r"nvJitLink 13.0 cannot (?s:.*)made by CUDA 13.2, linker understands up to 13.0: install",
+        ) as caught,
     ):
         Linker(code, options=LinkerOptions(arch="sm_90"))
     assert caught.value.artifact.kind == kind
@@ -281,6 +284,8 @@ def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sa
         ("12.9/main.ltoir", {"backend": "driver"}, ValueError, "main.ltoir' is LTO-IR.*the argument 'backend'"),
         ("12.9/main.ptx", {"nvjitlink": None, "backend": "nvjitlink"}, RuntimeError, "not available.*forced by"),
         ("13.2/main.ptx", {"driver": "13.0", "backend": "driver"}, VersionSkewError, "driver for CUDA 13.2 or newer"),
+        ("nvcc/user.fatbin 13.2/main.ptx", {"nvjitlink": "13.0"}, VersionSkewError, "made by CUDA 13.2"),
+        ("nvcc/user.fatbin", {"nvjitlink": "12.9"}, VersionSkewError, "made for CUDA 13.0, .*\n  measured"),
         # nvJitLink 12.9 silently accepts cubins of 13.x, and 13.0 prints what is defined twice, and goes on
         ("13.0/main.cubin", {"nvjitlink": "12.9"}, VersionSkewError, "made by CUDA 13.0"),
         (
@@ -311,6 +316,15 @@ def test_checks_that_do_not_apply(no_libraries, sample_code) -> None:
     assert "-lto" in no_libraries[-1].options
 
 
+def test_one_target_for_each_linker(no_libraries, sample_code) -> None:
+    """What was linked comes again for the same target; another target needs another linker."""
+    with probes.fake(driver=None, nvjitlink="13.3"):
+        linker = Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90"))
+        assert linker.link() is linker.link("cubin")
+        with pytest.raises(ValueError, match=r"link\('ltoir'\): this linker already made a cubin; make another Linker"):
+            linker.link("ltoir")
+
+
 def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -> None:
     """Without a device the inputs say it, if they agree; otherwise it must be given."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
@@ -319,6 +333,8 @@ def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -
         assert no_libraries[-1].options == ["-arch=sm_90"]
         with pytest.raises(ValueError, match="the inputs are for sm_100, sm_90"):
             Linker(sample_code("13.2/main.ptx"), sample_code("13.2/user-sm_100.cubin"))
+        with pytest.raises(ValueError, match="there is no device to ask, and the inputs name none"):
+            Linker(sample_code("tile/add.fatbin"))
         Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
         assert no_libraries[-1].options[0] == "-arch=compute_90"
 
@@ -346,6 +362,11 @@ def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
     assert [warning.filename for warning in caught] == [__file__]
 
 
+def test_the_log_in_the_message_of_an_error() -> None:
+    """Each line of it is one of the message, but for blank ones."""
+    assert str(LinkError("refused", backend="driver", error_log="one\n\ntwo\n")) == "refused\n  log: one\n  log: two"
+
+
 def test_object_code_sources(samples, tmp_path) -> None:
     """Bytes, a path as str or Path; a file's name is its path; text is not a path."""
     file = tmp_path / "main.ptx"
@@ -354,6 +375,7 @@ def test_object_code_sources(samples, tmp_path) -> None:
         assert ObjectCode.from_ptx(source).code == samples["13.0/main.ptx"]
     assert ObjectCode.from_ptx(file).name == str(file)
     assert ObjectCode.from_ptx(file, name="mine").name == "mine"
+    assert repr(ObjectCode.from_ptx(b"text")) == "<ObjectCode '(no name)': ptx, 4 bytes>"
     with pytest.raises(TypeError, match="encode"):
         ObjectCode.from_ptx(samples["13.0/main.ptx"].decode())
     with pytest.raises(FileNotFoundError):

@@ -97,8 +97,14 @@ def test_refused(state) -> None:
     with pytest.raises(LinkError, match="nvJitLinkGetLinkedPtx failed"):
         state.complete("ptx")
     state.close()
-    with pytest.raises(LinkError, match=r"(?s)nvJitLinkCreate failed: .*options: -wrong"):
-        ContainedState(["-wrong"])
+    logged = ContainedState([])
+    with pytest.raises(LinkError):
+        logged.add("ptx", b"!refuse", "a")
+    with pytest.raises(LinkError, match="nvJitLinkComplete reported success, but its log has errors"):
+        logged.complete("cubin")
+    logged.close()
+    with pytest.raises(LinkError, match=r"(?s)nvJitLinkCreate failed: .*options: -wrong -more$"):
+        ContainedState(["-wrong", "-more"])
     with pytest.raises(LinkError, match=r"nvJitLinkCreate: libnvJitLink 13.0 ended with signal 11"):
         ContainedState(["-crash"])
 
@@ -169,3 +175,6 @@ def test_a_wrong_value_in_the_environment(value, monkeypatch) -> None:
     monkeypatch.setenv("CUDALINK_CONTAIN", value)
     with pytest.raises(ValueError, match=f"CUDALINK_CONTAIN is '{value}'; expected yes or no"):
         opener("nvjitlink", contain=False)
+    monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", value + "s")
+    with pytest.raises(ValueError, match="CUDALINK_LINK_TIMEOUT"):
+        ContainedState([])

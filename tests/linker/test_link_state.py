@@ -69,11 +69,12 @@ def test_close_waits_for_the_link(state, linker, threads) -> None:
     assert state.begun.wait(PATIENCE)
     closing = threads.submit(linker.close)
     assert state.done == ["add 13.0/user.ptx"]
+    assert not linker.is_closed
     state.finish.set()
     assert linking.result(PATIENCE).code == b"image"
     closing.result(PATIENCE)
     assert state.done[1:] == ["complete", "release"]
-    assert (linker.handle, linker.get_error_log()) == (0, "the log")
+    assert (linker.handle, linker.is_closed, linker.get_error_log()) == (0, True, "the log")
 
 
 def test_two_threads_link_once(state, linker, threads) -> None:
@@ -168,6 +169,19 @@ def test_the_end_of_the_process_closes_all(monkeypatch) -> None:
     _linker._close_all()
     assert sound.handle == 0
     assert shown == [ZeroDivisionError]
+
+
+def test_a_linker_whose_finalizer_was_interrupted(state, sample_code, monkeypatch) -> None:
+    """The next linker closes what was left of it, and forgets it."""
+    opened = [SlowState(), state]
+    monkeypatch.setitem(OPENERS, "nvjitlink", lambda _options: opened.pop())
+    code, options = sample_code("13.0/user.ptx"), LinkerOptions(arch="sm_90")
+    with monkeypatch.context() as patch:
+        patch.setattr(Linker, "__del__", lambda _: None)
+        Linker(code, options=options, backend="nvjitlink")
+    with Linker(code, options=options, backend="nvjitlink"):
+        assert state.done[-1] == "release"
+        assert id(state) not in _linker._open_states
 
 
 def test_a_refused_linker_leaves_nothing_open(samples, sample_code, monkeypatch, state) -> None:

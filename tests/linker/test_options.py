@@ -126,7 +126,11 @@ def test_impossible_values(fields: dict[str, object], words: str) -> None:
 ON = {"time": True, "link_time_optimization": True, "ptx": True, "variables_used": ["v"], "ptxas_options": "-v"}
 ON |= {"split_compile": 0, "split_compile_extended": 4, "no_cache": True, "incremental": True}
 OFF = dict.fromkeys(("time", "link_time_optimization", "ptx", "no_cache", "optimize_unused_variables", "debug"), False)
-OFF |= {"split_compile": 1, **dict.fromkeys(("ptxas_options", "kernels_used", "variables_used"), ())}
+OFF |= {
+    "split_compile": 1,
+    "split_compile_extended": 1,
+    **dict.fromkeys(("ptxas_options", "kernels_used", "variables_used"), ()),
+}
 
 
 @pytest.mark.parametrize("field", ON)
@@ -151,7 +155,7 @@ def test_what_is_off_is_off_on_the_driver(field: str) -> None:
         ({"variables_used": "v"}, {}, r"LinkerOptions.variables_used = \('v',\): the nvjitlink .* only with LTO"),
         ({}, {"arch": "compute_90"}, "arch = 'compute_90': the nvjitlink backend"),
         ({"optimization_level": 4}, {}, "optimization_level = 4: the nvjitlink backend accepts 0 and 3"),
-        ({"incremental": True}, {"version": V13_0}, "needs nvJitLink 13.2 or newer, found 13.0"),
+        ({"incremental": True}, {"version": V13_0}, "the nvjitlink backend needs nvJitLink 13.2 or newer, found 13.0"),
         ({"incremental": True}, {"lto": True}, "with LTO needs nvJitLink 13.3 or newer, found 13.2"),
     ],
 )
@@ -165,7 +169,7 @@ def test_nvjitlink_refuses_what_it_cannot_honour(fields: dict, situation: dict, 
     ("fields", "situation", "written"),
     [
         ({"variables_used": "v", "link_time_optimization": True}, {}, "-variables-used=v"),
-        ({"ptx": True}, {"arch": "compute_90", "lto": True}, "-arch=compute_90"),
+        ({"ptx": True}, {"arch": "compute_90"}, "-lto"),
         ({"incremental": True}, {}, "-r"),
         ({"incremental": True}, {"version": V13_3, "lto": True}, "-r"),
     ],
@@ -251,6 +255,11 @@ def test_program_options() -> None:
     assert ProgramOptions().for_nvrtc(None, lto=False) == []
     with pytest.raises(TypeError, match="ProgramOptions.ftz"):
         ProgramOptions(ftz=1)  # type: ignore[arg-type]
+    for wrong in ({"arch": "sm_91"}, {"max_register_count": 256}):
+        with pytest.raises(
+            ValueError, match="unknown architecture 'sm_91'|max_register_count = 256, expected 1 to 255"
+        ):
+            ProgramOptions(**wrong)
 
 
 def test_options_are_written_once_for_each_situation() -> None:

@@ -19,8 +19,8 @@ Report = Callable[..., list[str]]
 def report(monkeypatch) -> Report:
     """The lines of a report in this process, whose exit code is checked: of a machine with a device or without one."""
 
-    def run(code: int, arch: str | None = None, **options: object) -> list[str]:
-        monkeypatch.setattr(probes, "device_arch", lambda: arch)
+    def run(code: int, device: str | None = None, **options: object) -> list[str]:
+        monkeypatch.setattr(probes, "device_arch", lambda: device)
         lines: list[str] = []
         with probes.fake(driver=None):
             assert demo.report(write=lines.append, **options) == code
@@ -35,10 +35,10 @@ def shown(lines: list[str]) -> str:
 
 def test_demo_proves_from_the_images(report: Report, toolkit) -> None:
     """Both ways are proved, and the reason for the backend is shown."""
-    lines = report(0)
+    lines = report(0, "sm_80", arch="sm_90")  # linked for the architecture that is asked for
     assert f"nvJitLink: {toolkit}" in lines[0]
     text = shown(lines)
-    assert "ok   PTX without LTO: 2 .text section(s), expected 2" in text
+    assert "ok   PTX without LTO: 2 .text section(s), expected 2; undefined symbols: none" in text
     assert "ok   LTO-IR with LTO: 1 .text section(s), expected 1" in text
     assert "nvjitlink by policy strict-major" in text
     assert "no kernel was launched" in text
@@ -64,11 +64,14 @@ def test_demo_tells_a_failed_launch_from_a_failed_link(report: Report, monkeypat
         raise RuntimeError("comparing results on the GPU needs NumPy; pip install numpy")
 
     monkeypatch.setattr(sample, "launch", cannot)
-    text = shown(report(1, arch="sm_90"))
+    text = shown(report(1, "sm_90"))
     assert "FAIL PTX without LTO: 2 .text section(s), expected 2" in text
     assert "linked, but not run: comparing results on the GPU needs NumPy" in text
     assert "nvjitlink by policy strict-major" in text
     assert "not linked" not in text
+    for code, deviation in enumerate((1.0, 1.5)):
+        monkeypatch.setattr(sample, "launch", lambda _image, deviation=deviation: deviation)
+        assert f"65536 values on the GPU, largest deviation {deviation:.3f} of" in shown(report(code, "sm_90"))
 
 
 def command(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:

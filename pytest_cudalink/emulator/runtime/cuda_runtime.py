@@ -7,6 +7,7 @@ runtime's C functions is not reached, nor is a runtime inside another library.
 """
 
 import ctypes
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -35,16 +36,15 @@ class Runtime(Arrays):
         self._primary: dict[int, Any] = {}
         self._green: dict[int, Any] = {}  # by the number of the execution context, which is what programs have
         self._lock = threading.Lock()
-        self._of_runtime: dict[type, Callable[[Any], Any]] = {driver.CUdeviceptr: int, driver.CUdevice: int}
-        self._of_driver: dict[type, Callable[[Any], Any]] = {}
+        self._of_runtime: dict[Any, Callable[[Any], Any]] = {driver.CUdeviceptr: int, driver.CUdevice: int}
+        self._of_driver: dict[Any, Callable[[Any], Any]] = {}
+        # earlier bindings lack some types, with the functions that return them
         for name, theirs in self._table["numbers"].items():
-            if hasattr(driver, name) and hasattr(runtime, theirs):
-                self._of_runtime[getattr(driver, name)] = partial(_numbered, getattr(runtime, theirs))
+            self._of_runtime[getattr(driver, name, None)] = partial(_numbered, getattr(runtime, theirs, None))
         for name, (theirs, size) in self._table["structures"].items():
-            if hasattr(driver, name) and hasattr(runtime, theirs):
-                ours, other = getattr(driver, name), getattr(runtime, theirs)
-                self._of_runtime[ours] = partial(_copied, other, size)
-                self._of_driver[other] = partial(_copied, ours, size)
+            ours, other = getattr(driver, name, None), getattr(runtime, theirs, None)
+            self._of_runtime[ours] = partial(_copied, other, size)
+            self._of_driver[other] = partial(_copied, ours, size)
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Return every function of the module that is replaced, by name."""
@@ -61,18 +61,17 @@ class Runtime(Arrays):
 
         @wraps(original)
         def function(*arguments: Any, **named: Any) -> Any:
+            if named:
+                arguments = inspect.signature(original).bind(*arguments, **named).args
             try:
-                result = answer(*arguments, **named)
+                return answer(*arguments)
             except CallError as failure:
-                result = self._failed(*failure.args)
+                error = self._failed(*failure.args)
             except RefusedError:
                 self._refuse(name, "the driver API has no counterpart for what these arguments ask")
-                result = self._failed(_NOT_SUPPORTED)
-            if isinstance(result, tuple) and len(result) == 1 and int(result[0]):
-                # the runtime's own failure has a None for each result
-                values = len(original(*arguments, **named)) - 1
-                return (result[0], *[None] * values)
-            return result
+                error = self._failed(_NOT_SUPPORTED)
+            # the runtime's own failure has a None for each result
+            return (error, *[None] * (len(original(*arguments)) - 1))
 
         return function
 
@@ -82,14 +81,14 @@ class Runtime(Arrays):
             method, *counterparts = row.split()
             return partial(getattr(self, f"_{method}"), *counterparts)
         same, renamed = self._table["same"], self._table["renamed"]
-        counterpart = f"cu{short if short in same else renamed.get(short, '')}"
+        counterpart = f"cu{short if short in same else renamed.get(short)}"
         if hasattr(self._driver, counterpart):
             return partial(self._forward, counterpart)
         return partial(self._refused, name, original)
 
-    def _refused(self, name: str, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def _refused(self, name: str, original: Callable[..., Any], *arguments: Any) -> Any:
         """Let the runtime answer by itself, which is an error except for functions that need no driver."""
-        answer = original(*arguments, **named)
+        answer = original(*arguments)
         if isinstance(answer, tuple) and int(answer[0]) == _NOT_SUPPORTED:
             self._refuse(name, _NOTE)
         return answer
@@ -125,10 +124,10 @@ class Runtime(Arrays):
         except ValueError:
             return self._runtime.cudaError_t(_UNKNOWN)
 
-    def _failed(self, code: int) -> tuple[Any, ...]:
+    def _failed(self, code: int) -> Any:
         if code != _NOT_READY:  # not an error
             self._thread.last = code
-        return (self._error(code),)
+        return self._error(code)
 
     def _to_runtime(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -273,11 +272,8 @@ class Runtime(Arrays):
 
     # -- memory
 
-    def _allocate(self, function: str, size: int) -> tuple[Any, ...]:
-        return self._forward(function, size) if size else self._result(0)
-
-    def _host_alloc(self, size: int, flags: int) -> tuple[Any, ...]:
-        return self._forward("cuMemHostAlloc", size, flags) if size else self._result(0)
+    def _allocate(self, function: str, size: int, *flags: int) -> tuple[Any, ...]:
+        return self._forward(function, size, *flags) if size else self._result(0)
 
     def _malloc_pitch(self, width: int, height: int) -> tuple[Any, ...]:
         return self._forward("cuMemAllocPitch", width, height, 4)
@@ -351,12 +347,12 @@ class Runtime(Arrays):
         return self._call("cuGraphConditionalHandleCreate", graph, context, *rest)
 
 
-def _numbered(make: Callable[[int], Any], value: Any) -> Any:
+def _numbered(make: Any, value: Any) -> Any:
     """Return a handle or a member of an enumeration that has the same number."""
     return make(int(value))
 
 
-def _copied(make: Callable[[], Any], size: int, value: Any) -> Any:
+def _copied(make: Any, size: int, value: Any) -> Any:
     """Return a new structure with the bytes of one that has the same layout."""
     made = make()
     ctypes.memmove(made.getPtr(), value.getPtr(), size)

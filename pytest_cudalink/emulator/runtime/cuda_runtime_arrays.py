@@ -341,7 +341,7 @@ class Arrays(ABC):
         size, result = self._table["alloc_node"]
         ctypes.memmove(ours.getPtr(), parameters.getPtr(), size)
         answer = self._forward("cuGraphAddMemAllocNode", graph, before, count, ours)
-        ctypes.memmove(parameters.getPtr() + result, ours.getPtr() + result, 8)
+        _give_back(parameters, ours, result)
         return answer
 
     def _add_node(self, *arguments: Any) -> tuple[Any, ...]:
@@ -364,8 +364,13 @@ class Arrays(ABC):
         answer = self._forward("cuGraphAddNode", *before, ours)
         result = self._table["node_results"].get(str(kind))
         if result is not None:
-            ctypes.memmove(parameters.getPtr() + result, ours.getPtr() + result, 8)
+            _give_back(parameters, ours, result)
         return answer
+
+
+def _give_back(parameters: Any, ours: Any, at: int) -> None:
+    """Copy the address that the driver wrote into its structure to the same place of the runtime's."""
+    ctypes.memmove(parameters.getPtr() + at, ours.getPtr() + at, ctypes.sizeof(ctypes.c_void_p))
 
 
 def _after(end: _End, done: int, row: int) -> tuple[_End, int]:

@@ -143,14 +143,13 @@ class NvJitLinkState(NvJitLinkErrors):
         if result:
             raise self._refused("nvJitLinkComplete", result)
         size_of, fetch = _FETCHERS[target]
-        step = size_of
+        step = "Size"
         try:
             image = bytearray(getattr(api, size_of)(handle))
-            step = fetch
+            step = ""
             getattr(api, fetch)(handle, image)
         except api.nvJitLinkError as error:
-            size = "Size" if step == size_of else ""
-            raise self._failure(f"nvJitLinkGetLinked{FETCHED[target]}{size}", int(error.status)) from error
+            raise self._failure(f"nvJitLinkGetLinked{FETCHED[target]}{step}", int(error.status)) from error
         self.read_logs()
         # an undefined symbol is reported as success on a thread on which a PTX was refused before (13.0.88)
         self._refuse_logged_errors("nvJitLinkComplete")

@@ -77,10 +77,12 @@ def test_functions_of_later_bindings() -> None:
     theirs.cuInit = theirs.cuCtxSetCurrent = lambda _: (driver.CUresult(0),)
     theirs.cuDeviceGetCount = theirs.cuCtxGetCurrent = lambda: (driver.CUresult(0), 1)
     theirs.cuDevicePrimaryCtxRetain = lambda device: (driver.CUresult(0), driver.CUcontext(7 + device))
+    theirs.cuStreamQuery = lambda _: (driver.CUresult(600),)
     functions = Runtime(ours, theirs, refuse=lambda *_: pytest.fail("refused")).functions()
     for name, counterpart in counterparts.items():
         assert functions[f"cuda{name}"](0, 3) == (runtime.cudaError_t(0), counterpart, (0, 3))
     assert repr(functions["cudaDeviceGetExecutionCtx"](2)[1]) == "9.0"
+    assert functions["cudaStreamQuery"](0)[0] == 600 != functions["cudaGetLastError"]()[0]
 
 
 def test_every_kind_of_channel_has_a_format(toolkit) -> None:
@@ -158,7 +160,8 @@ def test_memory():
     assert rt.cudaMemcpy(target, pointer, 16, KIND.cudaMemcpyDeviceToHost) == (OK,)
     assert target == b"\\xff" * 4 + bytes(range(4, 16))
     stream = value(rt.cudaStreamCreate())
-    assert rt.cudaMemcpyAsync(target, pointer, 16, KIND.cudaMemcpyDefault, stream) == (OK,)
+    assert value(rt.cudaStreamGetFlags(stream)) == 0
+    assert rt.cudaMemcpyAsync(target, pointer, stream=stream, kind=KIND.cudaMemcpyDefault, count=16) == (OK,)
     assert rt.cudaMemsetAsync(pointer, 0, 16, stream) == (OK,)
     assert rt.cudaMemcpy2D(target, 4, pointer, 8, 4, 2, KIND.cudaMemcpyDeviceToHost) == (OK,)
     assert target[:8] == bytes(8)
@@ -170,7 +173,9 @@ def test_memory():
         assert target[:8] == digits
     assert rt.cudaFree(pointer) == (OK,)
     assert rt.cudaFree(0) == (OK,)
-    assert value(rt.cudaMalloc(0)) == 0
+    assert value(rt.cudaMalloc(0)) == value(rt.cudaHostAlloc(0, 0)) == 0
+    shared = value(rt.cudaMalloc(size=8))
+    assert type(value(rt.cudaIpcGetMemHandle(shared))) is rt.cudaIpcMemHandle_t
     host = value(rt.cudaMallocHost(8))
     assert rt.cudaFreeHost(host) == (OK,)
     free, total = value(rt.cudaMemGetInfo())
@@ -223,7 +228,7 @@ def test_no_device(run) -> None:
 def test_none():
     none = rt.cudaError_t.cudaErrorNoDevice
     assert rt.cudaGetDeviceCount() == (none, None)
-    assert rt.cudaMalloc(8) == (none, None)
+    assert rt.cudaMalloc(8) == rt.cudaMalloc(size=8) == (none, None)
     assert rt.cudaMemGetInfo() == (none, None, None)
     assert rt.cudaDeviceSynchronize() == (none,)
 """

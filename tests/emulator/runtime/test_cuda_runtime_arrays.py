@@ -130,8 +130,10 @@ def test_boxes(array):
     value(rt.cudaMemcpy2DToArrayAsync(array, 10, 3, bytearray(b"zz"), 2, 2, 1, COPY, stream))
     assert content(array) == PIXELS[:46] + b"zz"
     other = value(rt.cudaMallocArray(channels(8, 8), WIDTH, HEIGHT, 0))
-    value(rt.cudaMemcpy2DArrayToArray(other, 0, 0, array, 0, 0, 12, 4, COPY))
-    assert content(other) == content(array)
+    value(rt.cudaMemcpy2DArrayToArray(other, 0, 1, array, 0, 0, 12, 3, COPY))
+    assert content(other)[12:] == content(array)[:36]
+    value(rt.cudaMemcpy2DToArray(other, 0, 0, bytearray(b"ab--cd--"), 4, 2, 2, COPY))
+    assert (content(other)[:2], content(other)[12:14]) == (b"ab", b"cd")
     assert rt.cudaMemcpy2DToArray(array, 2, 0, bytearray(12), 12, 12, 1, COPY) == (INVALID,)
 
 def test_rows(array):
@@ -141,14 +143,18 @@ def test_rows(array):
     value(rt.cudaMemcpyToArray(array, 8, 2, bytearray(b"abcdefgh"), 8, COPY))
     assert content(array) == PIXELS[:32] + b"abcdefgh" + PIXELS[40:]
     narrow = value(rt.cudaMallocArray(channels(8, 8), 4, 6, 0))
-    value(rt.cudaMemcpyArrayToArray(narrow, 2, 0, array, 4, 1, 26, COPY))
-    value(rt.cudaMemcpyFromArray(found, narrow, 2, 0, 26, COPY))
+    value(rt.cudaMemcpyArrayToArray(narrow, 2, 1, array, 4, 1, 26, COPY))
+    value(rt.cudaMemcpyFromArray(found, narrow, 2, 1, 26, COPY))
     assert found[:26] == content(array)[16:42]
     before = content(array)
     assert rt.cudaMemcpyToArray(array, 0, 1, bytearray(37), 37, COPY) == (INVALID,)
     assert rt.cudaMemcpyToArray(array, 0, 0, 0, 4, COPY) == (INVALID,)
     assert content(array) == before  # nothing of it was copied
     value(rt.cudaMemcpyToArray(array, 0, 0, 0, 0, COPY))
+    of_floats = value(rt.cudaMallocArray(channels(8, kind=KIND.cudaChannelFormatKindUnsignedNormalized8X1), 4, 2, 0))
+    value(rt.cudaMemcpyToArray(of_floats, 0, 0, bytearray(b"abcdefgh"), 8, COPY))
+    value(rt.cudaMemcpy2DFromArray(found, 4, of_floats, 0, 1, 4, 1, COPY))
+    assert found[:4] == b"efgh"
 
 @pytest.mark.parametrize("peer", ["", "Peer"])
 def test_elements(array, peer):
@@ -163,6 +169,9 @@ def test_elements(array, peer):
     parameters.srcPtr = pitched(found, 4, 2)
     assert getattr(rt, f"cudaMemcpy3D{peer}")(parameters) == (INVALID,)
     assert getattr(rt, f"cudaMemcpy3D{peer}")(None) == (INVALID,)
+    parameters.srcPtr, parameters.dstPtr = pitched(0, 0, 0), pitched(0, 0, 0)
+    parameters.dstArray = value(rt.cudaMallocArray(channels(8), WIDTH, HEIGHT, 0))  # an element has one byte
+    assert getattr(rt, f"cudaMemcpy3D{peer}")(parameters) == (INVALID,)
 
 def test_bytes():
     source, found = bytearray(range(24)), bytearray(4)
