@@ -161,8 +161,8 @@ class Interpreter:
         space, value, owner = values[place]
         if isinstance(value, bytes):
             return self.buffer(value)
-        named = self.names.get((space, value))
-        if self.aliases and owner and named and named[1] and named[0] != f"{call}.{place}":
+        name, made = self.names.get((space, value), ("", False))
+        if self.aliases and owner and made and name != f"{call}.{place}":
             raise Alias
         return (value + int(offset or 0)) & _MASK if value else 0
 
@@ -262,7 +262,7 @@ class Interpreter:
         address, letter, count = out
         kind = letter if letter == "H2" else letter[0]
         data = ctypes.string_at(address, _SIZES[kind] * count)
-        if data == bytes([UNTOUCHED]) * len(data) and data:
+        if data == bytes([UNTOUCHED]) * len(data):
             return None, "-"
         if kind == "c":
             return None, data.split(b"\0", 1)[0].replace(b"\xee", b"~").decode("latin-1")

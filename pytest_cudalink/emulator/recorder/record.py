@@ -62,8 +62,8 @@ class _Asking:
         source, self._answers = Path(folder, f"{name}.in"), Path(folder, f"{name}.out")
         # samples use no handle that is gone
         asked = [(question.name, question.calls, not question.source) for question in share]
-        source.write_text(json.dumps({**libraries._asdict(), "seconds": seconds, "questions": asked}), encoding="utf-8")
-        path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
+        source.write_text(json.dumps({**libraries._asdict(), "seconds": seconds, "questions": asked}))
+        path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         environment = {**os.environ, "PYTHONPATH": path, "CUDA_CACHE_DISABLE": "1"}  # no compiled PTX from the disk
         if share and share[0].devices == 1:
             environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0] or "0"
@@ -84,7 +84,7 @@ class _Asking:
     def lines(self) -> list[Any]:
         """Return the answers so far; a line that is still being written does not count."""
         with contextlib.suppress(FileNotFoundError):
-            text = self._answers.read_text(encoding="utf-8")
+            text = self._answers.read_text()
             return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
         return []
 

@@ -13,7 +13,8 @@ from pytest_cudalink import emulator
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.cli import main
 from pytest_cudalink.emulator.recorder import grade, record
-from pytest_cudalink.emulator.recorder.execute import texts
+from pytest_cudalink.emulator.recorder.asking import PRIVATE
+from pytest_cudalink.emulator.recorder.execute import Interpreter, texts
 from pytest_cudalink.emulator.recorder.record import GROUPS, RECORDED, DriverQuestion, questions, versions
 from pytest_cudalink.versions import CudaVersion
 from tests.compiled import compile_c
@@ -28,7 +29,7 @@ int cuDriverGetVersion(int *v) {{ *v = {version}; return 0; }}
 int cuDeviceGetCount(int *n) {{ *n = {devices}; return 0; }}
 int cuDeviceGetName(char *s, int n, int d) {{ s[0] = 'X'; s[1] = 0; return 0; }}
 int cuDeviceTotalMem_v2(size_t *n, int d) {{ *n = 1 << 20; return 0; }}
-int cuDeviceGetAttribute(int *v, int k, int d) {{ *v = k; return 0; }}
+int cuDeviceGetAttribute(int *v, int k, int d) {{ *v = k; return k > 99; }}
 int cuMemAlloc_v2(void *p, size_t n) {{ {allocate}; return 0; }}
 """
 
@@ -95,6 +96,25 @@ def test_handles_of_a_stand_in_may_be_equal(monkeypatch, tmp_path) -> None:
         assert record.record(file)["answers"]["samples"]["same"][2] == last
 
 
+def test_what_a_program_gives_its_calls(monkeypatch, tmp_path) -> None:
+    """A handle that is 0 has no offset, memory of the host is named, and a second thread has its own state."""
+    calls = [
+        ["cuMemAlloc_v2", ["o", "h"], 0],
+        ["cuDeviceGetAttribute", ["o", "i"], "$0+64", 0],
+        ["cuMemAlloc_v2", ["io", "H", "@4096"], 16],
+        ["cuInit", 0],
+        ["cuInit@1", 0],
+        ["cuInit", 0],
+    ]
+    use_questions(monkeypatch, DriverQuestion("samples", "given", calls))
+    init = "static __thread int calls; if (calls++) return 7"
+    file = stand_in(tmp_path, init=init, allocate="if (!n) *(size_t *)p = 0")
+    assert record.record(file)["answers"]["samples"]["given"] == [[0, 0], [0, 0], [0, "@4096"], [0], [0], [7]]
+    interpreter = Interpreter(None)
+    interpreter.values = [[None], [["", b"\1\2", False]]]  # of a call that failed, and of one that gave bytes
+    assert interpreter.value_of(["^0", "^1"]) == [["B", bytes(64).hex()], ["B", "0102"]]
+
+
 def test_programs_fit_every_device() -> None:
     """The recorded programs load no code for one architecture, and wait for no gate."""
     for question in questions():
@@ -110,6 +130,9 @@ def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
 
     assert recording["answers"] == {"samples": {"allocates": [[0], ["signal", "SIGABRT"]], "begins": [[0]]}}
     assert recording["ended"] == {}
+    attributes = {str(number): number for number in range(1, 100) if number not in PRIVATE}
+    device = {"name": "X", "arch": "sm_7576", "memory": 1 << 20, "attributes": attributes}
+    assert recording["devices"] == [device]
     graded = grade.grade(recording, grade.carried(recording))
     assert graded.failed == {"allocates": "cuMemAlloc_v2 ends the process with SIGABRT"}
     assert graded.passed == 1
@@ -163,12 +186,16 @@ def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
     [
         ({"init": "abort()"}, "cannot be asked: it ends its process with SIGABRT; name another library"),
         ({"init": "_exit(3)"}, "cannot be asked: it ends its process with 3; name another library"),
+        ({"init": "pause()"}, "cannot be asked: it does not return; name another library"),
         ({"devices": 0}, "the driver shows no device: cuInit answers 0; a recording needs a device"),
         (None, "cannot be asked"),
     ],
 )
-def test_a_library_that_cannot_be_asked(tmp_path, capsys, made, why) -> None:
+def test_a_library_that_cannot_be_asked(monkeypatch, tmp_path, capsys, made, why) -> None:
     """Whatever it does to its process, and whatever file it is, the command says it in one sentence."""
+    if made == {"init": "pause()"}:
+        monkeypatch.setattr(record, "_DESCRIPTION", 2)
+        monkeypatch.setattr(record, "_GRACE", 1)
     file = tmp_path / "libcuda.so.1"
     file.write_text("no library") if made is None else stand_in(tmp_path, **made)
 
@@ -295,9 +322,51 @@ def test_the_grade_in_words(monkeypatch) -> None:
         "equal to driver 1.2 (CUDA 13.0) with no device in 50.00 % of 2 answers",
         "  cuMemAlloc_v2: 1, such as 2 for 0",
     ]
+    same = {**told, "answers": {"samples": {"begins": [[3]], "allocates": [[0], [0, "-"], [0]]}, **known["answers"]}}
+    whole = grade.lines(same, known, grade.grade(same, known))
+    assert whole[3:] == [
+        "must pass: 1 of 2 samples",
+        "  begins: cuInit answers 3; expected 0 (a page)",
+        "equal to driver 1.2 (CUDA 13.0) with no device in 100 % of 2 answers",
+    ]
+    many = [grade.Difference(0, 0, f"cu{number}", "0", "1") for number in range(14)]
+    several = grade.Grade(results=[grade.Result(0, "", counted=14, differences=many)])
+    assert grade.lines(told, known, several)[-1] == "  and 2 more functions"
     dead = {**told, "answers": {"programs": {"7": [["signal", "SIGABRT"]]}}}
     last = "equal to driver 1.2 (CUDA 13.0) with no device in 0.00 % of 1 answers, and 1 not compared"
     assert last in grade.lines(dead, known, grade.grade(dead, known))
+
+
+HANDLES = [
+    ["cuCtxCreate_v2", ["o", "h"], 0, 0],
+    ["cuModuleLoadData", ["o", "h"], "!program"],
+    ["cuModuleGetFunction", ["o", "H"], "$1", "'k"],
+    ["cuModuleUnload", "$1"],
+    ["cuFuncGetAttribute", ["o", "i"], 0, "$2"],
+    ["cuLaunchKernel", "$0"],
+    ["cuCtxDestroy_v2", "$0"],
+    ["cuMemAlloc_v2", ["o", "H"], 16],
+    ["cuInit", 0],
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "real", "ours", "symbol"),
+    [
+        (4, [0, 3], [400], None),  # a function of a module that is gone
+        (5, [400], [801], "cuLaunchKernel"),
+        (5, [0], [801], None),  # no emulated driver runs a kernel
+        (7, [0, "=2.0"], [0, "?"], None),  # an address that came back when its context was gone
+        (7, [0, "=8.0"], [0, "?"], "cuMemAlloc_v2"),
+        (8, None, [0], None),
+    ],
+)
+def test_what_counts_as_a_difference(call, real, ours, symbol) -> None:
+    """Answers about what a program has destroyed differ by chance; one that is not there is no difference."""
+    alike = [[0, "new"], [0, "new"], [0, "?"], [0], [0, 3], [0], [0], [0, "?"]]
+    answers = [[*alike[:call], *([answer] if answer else []), *alike[call + 1 :]] for answer in (real, ours)]
+    compared = grade.compare(1, "", HANDLES, *answers)
+    assert [difference.symbol for difference in compared.differences] == [symbol] * bool(symbol)
 
 
 def test_answers_to_other_questions_are_left_out(tmp_path) -> None:

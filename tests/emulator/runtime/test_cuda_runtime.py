@@ -78,10 +78,23 @@ def test_functions_of_later_bindings() -> None:
     theirs.cuDeviceGetCount = theirs.cuCtxGetCurrent = lambda: (driver.CUresult(0), 1)
     theirs.cuDevicePrimaryCtxRetain = lambda device: (driver.CUresult(0), driver.CUcontext(7 + device))
     theirs.cuStreamQuery = lambda _: (driver.CUresult(600),)
+    theirs.cuCtxPushCurrent = theirs.cuCtxPopCurrent = lambda *_: (driver.CUresult(0), 1)
+    theirs.cuGreenCtxCreate = lambda *_: (driver.CUresult(0), 5)
+    theirs.cuCtxFromGreenCtx = lambda _: (driver.CUresult(0), driver.CUcontext(9))
+    for name in ("GreenCtxDestroy", "StreamCreateWithPriority", "GraphConditionalHandleCreate"):
+        setattr(theirs, f"cu{name}", answers(name))
     functions = Runtime(ours, theirs, refuse=lambda *_: pytest.fail("refused")).functions()
     for name, counterpart in counterparts.items():
         assert functions[f"cuda{name}"](0, 3) == (runtime.cudaError_t(0), counterpart, (0, 3))
     assert repr(functions["cudaDeviceGetExecutionCtx"](2)[1]) == "9.0"
+    _, green = functions["cudaGreenCtxCreate"](3, 0, 0)
+    for name, given, answer in (
+        ("GraphConditionalHandleCreate_v2", (4, 8, 0, 0), ("GraphConditionalHandleCreate", (4, 8, 0, 0))),
+        ("GraphConditionalHandleCreate_v2", (4, None, 0, 0), ("GraphConditionalHandleCreate", (4, 1, 0, 0))),
+        ("ExecutionCtxStreamCreate", (11, 0, 3), ("StreamCreateWithPriority", (0, 3))),
+        ("ExecutionCtxDestroy", (green,), ("GreenCtxDestroy", (5,))),
+    ):
+        assert functions[f"cuda{name}"](*given)[1:] == answer
     assert functions["cudaStreamQuery"](0)[0] == 600 != functions["cudaGetLastError"]()[0]
 
 
