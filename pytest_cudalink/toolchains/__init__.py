@@ -100,7 +100,7 @@ def cache_root() -> Path:
             return (caches if caches.is_absolute() else home / ".cache") / "pytest-cudalink"
     from platformdirs import user_cache_path
 
-    return user_cache_path("pytest-cudalink", appauthor=False, opinion=False)
+    return user_cache_path("pytest-cudalink", appauthor=False)
 
 
 @cache
@@ -160,16 +160,14 @@ def _name(version: CudaVersion, layout: Layout) -> str:
     return f"{version}-ctk" if layout == "ctk" else str(version)
 
 
-def check_cache() -> bool:
-    """Return whether the cache exists; raise an error if another user could have changed it.
+def check_cache() -> None:
+    """Raise an error if another user could have changed the cache.
 
     Raises UntrustedError with the command that mends it.
     """
     root = cache_root()
-    if not folders.check_folder(root):
-        return False
-    folders.check_parents(root)
-    return True
+    if folders.check_folder(root):
+        folders.check_parents(root)
 
 
 def _read(folder: Path) -> Toolchain | None:
@@ -177,10 +175,11 @@ def _read(folder: Path) -> Toolchain | None:
 
     Raises UntrustedError if another user could have changed it, or its manifest disagrees with it.
     """
-    if not (check_cache() and folders.check_folder(folder.parent) and folders.check_folder(folder)):
+    check_cache()
+    if not (folders.check_folder(folder.parent) and folders.check_folder(folder)):
         return None
     try:
-        manifest = json.loads(folders.read_regular(folder / _MANIFEST, _MOST_MANIFEST))
+        manifest = json.loads(folders.read_start(folder / _MANIFEST, _MOST_MANIFEST))
         kit = Toolchain(CudaVersion.parse(manifest["version"]), folder, manifest["layout"], dict(manifest["packages"]))
         sizes = dict(manifest.get("libraries", {}))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -225,7 +224,8 @@ def installed() -> list[Toolchain]:
     Raises UntrustedError if another user could have changed one, or its manifest disagrees with it.
     """
     folder = cache_root() / "toolchains"
-    if not (check_cache() and folders.check_folder(folder)):
+    check_cache()
+    if not folders.check_folder(folder):
         return []
     kits = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
     return sorted((kit for kit in kits if kit is not None), key=lambda kit: (kit.version, kit.layout != "libs"))
@@ -354,8 +354,8 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: _Progr
     run_installer([*_installer(installer), *arguments], release, tell)
     new.mkdir()
     # nvidia/cu13/lib of CUDA 13, nvidia/nvjitlink/lib of CUDA 12
-    for component in sorted(site.glob("nvidia/*/")):
-        for part in sorted(component.iterdir()):
+    for component in site.glob("nvidia/*/"):
+        for part in component.iterdir():
             if part.is_dir() and not part.name.startswith((".", "__")):
                 place = new / ("lib64" if part.name == "lib" else part.name)
                 shutil.copytree(part, place, ignore=_OF_PYTHON, copy_function=os.rename, dirs_exist_ok=True)

@@ -64,10 +64,7 @@ def check_parents(root: Path) -> None:
     """
     real = root.parent.resolve()
     for parent in dict.fromkeys((*root.parents, real, *real.parents)):
-        try:
-            mode = parent.stat().st_mode
-        except OSError:
-            continue
+        mode = parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             name = shlex.quote(str(parent))
             raise UntrustedError(
@@ -120,18 +117,13 @@ def locked(folder: Path, name: str) -> Iterator[None]:
 
 def is_locked(folder: Path, name: str) -> bool:
     """Whether another process or thread holds the lock file `name` of a folder; False where that is unknown."""
-    try:
-        import fcntl
+    import fcntl
 
-        opened = os.open(folder / name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except (ImportError, OSError):
-        return False
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(opened)
+    with suppress(OSError), _descriptor(folder / name, os.O_RDWR | os.O_NOFOLLOW) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
     return False
 
 
@@ -147,23 +139,14 @@ def own_only(folder: Path) -> None:
                 os.chmod(path, stat.S_IMODE(mode) & ~_OTHERS_WRITE)  # noqa: PTH101
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """Return the content of a regular file of at most `most` bytes; never waits for a pipe or a device.
+def read_start(path: Path, most: int) -> bytes:
+    """Return the first `most` bytes of a file; never waits for a pipe or a device.
 
-    Raises OSError if it cannot be read, is longer, is a link or is not a regular file.
+    Raises OSError if it cannot be read, or is a link.
     """
-    with (
-        _descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file,
-        open(file, "rb", closefd=False) as stream,
-    ):
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"more than {most} bytes", str(path))
-    check_entry(path, status)
-    return content
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with _descriptor(path, flags) as file, open(file, "rb", closefd=False) as stream:
+        return stream.read(most)
 
 
 @contextmanager

@@ -45,7 +45,7 @@ def test_table_names_every_release_but_12_7() -> None:
     assert set(toolchains.releases()) == set(PTX_ISA) - {CudaVersion(12, 7)}
     table = tomllib.loads((ROOT / "pytest_cudalink" / "data" / "toolchains.toml").read_text(encoding="utf-8"))
     for name, release in table["releases"].items():
-        assert release["toolkit"].startswith(name)
+        assert toolchains.toolkit_version(name).startswith(name)
         for package in (*release["libs"], *release["ctk"]):
             assert len(package["sha256"]) >= 2
             assert all(len(bytes.fromhex(value)) == 32 for value in package["sha256"])
@@ -238,6 +238,38 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path, capsys) -> None:
     error = capsys.readouterr().err
     assert "cannot be put into" in error
     assert "$CUDALINK_CACHE names another" in error
+    with pytest.raises(ToolchainError, match=r"cannot be put into .*names another$"):  # which no network mends
+        toolchains.provide([CudaVersion(13, 0)], lambda _: None)
+
+
+def test_which_program_fetches(monkeypatch, tmp_path) -> None:
+    """The uv next to the interpreter needs no PATH, and installs for that interpreter."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    uv = tmp_path / "uv"
+    with pytest.raises(ToolchainError, match=f"fetching wheels needs uv; neither PATH nor the folder of {tmp_path}"):
+        toolchains._installer("uv")
+    uv.touch()
+    quiet = [str(uv), "pip", "install", "-q", "--no-build", "--python", str(tmp_path / "python")]
+    assert toolchains._installer(None) == quiet
+
+
+def test_a_toolkit_has_its_names_in_full(monkeypatch, tmp_path) -> None:
+    """Its libraries have the versions of their wheels in their names, and version.json says them."""
+
+    def install(command, *_) -> None:
+        folder = Path(command[command.index("--target") + 1], "nvidia", "cu13", "lib")
+        folder.mkdir(parents=True)
+        for name in ("nvJitLink", "nvrtc", "cudart"):
+            (folder / f"lib{name}.so.13").write_text(name)
+
+    monkeypatch.setattr(toolchains, "run_installer", install)
+    made = toolchains.add("13.0", "ctk")
+    assert made.library("nvrtc").readlink() == Path(f"libnvrtc.so.{made.packages['nvidia-cuda-nvrtc']}")
+    assert (made.lib / "libnvrtc.so").read_text(encoding="utf-8") == "nvrtc"
+    said = json.loads((made.path / "version.json").read_text(encoding="utf-8"))
+    assert said["cuda"]["version"] == toolchains.toolkit_version("13.0")
+    assert said["libnvjitlink"] == {"name": "CUDA nvJitLink", "version": made.packages["nvidia-nvjitlink"]}
 
 
 def test_what_a_killed_process_left_is_swept(monkeypatch, tmp_path) -> None:

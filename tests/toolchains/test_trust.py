@@ -66,6 +66,10 @@ def test_a_manifest_without_sizes_is_used(cache) -> None:
     """A cache of an earlier version does not name its libraries."""
     folder = make(cache, VERSION, libraries={})
     assert toolchains.find(VERSION).path == folder
+    with pytest.raises(ToolchainError, match=r"no library 'cufft'; it has: nvJitLink$"):
+        toolchains.library_path(VERSION, "cufft")
+    shutil.rmtree(folder / "lib64")
+    assert toolchains.find(VERSION).path == folder
 
 
 @pytest.mark.parametrize("part", [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64"])
@@ -275,7 +279,10 @@ def test_a_cache_of_ours_is_our_own(umask: int, monkeypatch, tmp_path) -> None:
     assert [path for path in tmp_path.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022] == []
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     assert made.library("nvJitLink").read_text() == "library"
-    assert json.loads((made.path / "toolchain.json").read_text())["libraries"] == {"libnvJitLink.so.13": 7}
+    manifest = json.loads((made.path / "toolchain.json").read_text())
+    assert manifest["libraries"] == {"libnvJitLink.so.13": 7}
+    assert manifest["packages"] == toolchains.packages(VERSION)
+    assert not (made.path / "version.json").exists()
 
 
 def test_the_command_names_what_is_refused(cache, chain, capsys) -> None:

@@ -151,7 +151,7 @@ def test_rows(array):
     assert rt.cudaMemcpyToArray(array, 0, 0, 0, 4, COPY) == (INVALID,)
     assert content(array) == before  # nothing of it was copied
     value(rt.cudaMemcpyToArray(array, 0, 0, 0, 0, COPY))
-    of_floats = value(rt.cudaMallocArray(channels(8, kind=KIND.cudaChannelFormatKindUnsignedNormalized8X1), 4, 2, 0))
+    of_floats = value(rt.cudaMallocArray(channels(8, kind=KIND.cudaChannelFormatKindSignedNormalized8X1), 4, 2, 0))
     value(rt.cudaMemcpyToArray(of_floats, 0, 0, bytearray(b"abcdefgh"), 8, COPY))
     value(rt.cudaMemcpy2DFromArray(found, 4, of_floats, 0, 1, 4, 1, COPY))
     assert found[:4] == b"efgh"
