@@ -338,6 +338,7 @@ def test_a_broken_download_leaves_nothing(monkeypatch, cache) -> None:
     with pytest.raises(KeyboardInterrupt):
         toolchains.provide([RELEASE], lambda _: None)
     assert [path.name for path in cache.iterdir()] == [f".{VERSION}.lock"]
+    (cache / VERSION / "lib64").mkdir(parents=True)  # left by hand: without a manifest it is no toolchain
     monkeypatch.setattr(toolchains, "run_installer", fake_installer)
     (made,) = toolchains.provide([RELEASE], lambda _: None)
     assert made.endswith(f"into {toolchains.library_path(VERSION).parents[1]}")

@@ -65,7 +65,7 @@ def refused(words: str, version: str = VERSION) -> str:
 def test_a_manifest_without_sizes_is_used(cache) -> None:
     """A cache of an earlier version does not name its libraries."""
     folder = make(cache, VERSION, libraries={})
-    assert toolchains.find(VERSION).path == folder
+    assert toolchains.find(VERSION).path == toolchains.add(VERSION).path == folder
     with pytest.raises(ToolchainError, match=r"no library 'cufft'; it has: nvJitLink$"):
         toolchains.library_path(VERSION, "cufft")
     shutil.rmtree(folder / "lib64")
@@ -268,21 +268,27 @@ def test_a_cache_of_ours_is_our_own(umask: int, monkeypatch, tmp_path) -> None:
     def install(command, *_) -> None:
         site = Path(command[command.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
         site.mkdir(parents=True)
-        (site / "libnvJitLink.so.13").write_text("library")
+        for name in ("nvJitLink", "nvrtc", "cudart"):
+            (site / f"lib{name}.so.13").write_text(name)
 
     monkeypatch.setattr(toolchains, "run_installer", install)
     before = os.umask(umask)
     try:
-        made = toolchains.add(VERSION)
+        made, whole = toolchains.add(VERSION), toolchains.add(VERSION, "ctk")
     finally:
         os.umask(before)
     assert [path for path in tmp_path.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022] == []
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
-    assert made.library("nvJitLink").read_text() == "library"
-    manifest = json.loads((made.path / "toolchain.json").read_text())
-    assert manifest["libraries"] == {"libnvJitLink.so.13": 7}
-    assert manifest["packages"] == toolchains.packages(VERSION)
+    libraries = json.loads((made.path / "toolchain.json").read_text())["libraries"]
+    assert libraries == {"libcudart.so.13": 6, "libnvJitLink.so.13": 9, "libnvrtc.so.13": 5}
+    assert made.packages == toolchains.packages(VERSION) != whole.packages
+    assert (made.lib / "libnvrtc.so").readlink() == made.library("nvrtc").relative_to(made.lib)
     assert not (made.path / "version.json").exists()
+    # a toolkit has the versions of wheels in the names of its libraries, and in a file
+    assert whole.library("nvrtc").readlink() == Path(f"libnvrtc.so.{whole.packages['nvidia-cuda-nvrtc']}")
+    components = json.loads((whole.path / "version.json").read_text())
+    assert components["cuda"]["version"] == toolchains.toolkit_version(VERSION)
+    assert components["libnvjitlink"] == {"name": "CUDA nvJitLink", "version": whole.packages["nvidia-nvjitlink"]}
 
 
 def test_the_command_names_what_is_refused(cache, chain, capsys) -> None:
@@ -299,6 +305,10 @@ def test_a_refused_toolchain_can_be_removed(cache, capsys) -> None:
     folder = make(cache, VERSION, version="12.9")
     assert cli.main(["toolchain", "remove", VERSION]) == 0
     assert not folder.exists()
+    assert capsys.readouterr().out.startswith("removed ")
+    assert cli.main(["toolchain", "list"]) == 0
+    assert "no toolchains in " in capsys.readouterr().out
+    assert cli.main(["toolchain", "remove", VERSION]) == 1
     elsewhere = make(cache, "12.9")
     folder.symlink_to(elsewhere)
     assert cli.main(["toolchain", "remove", VERSION]) == 0
