@@ -189,6 +189,7 @@ THREE, DIED, LIVED = [["cuInit", 0], ["cuStreamQuery", 16], QUERY], [[0], ["sign
         ("core", THREE, LIVED[:1], LIVED, 1, 1, []),
         ("added", [LAUNCH, QUERY], [[0], [600]], [[801], [0]], 0, 2, []),  # it runs; work is not done
         ("core", [LAUNCH], [[400]], [[801]], 1, 0, [("400", "801")]),
+        ("programs", [QUERY, QUERY], [[0], [600]], [[600], [0]], 0, 2, []),
         # what lay in an object that is gone may be there by chance, or its address be another's; later ones count
         ("core", [LOADED, FINDS, UNLOADED, ASKS], [*MADE, [0], [0, 3]], [*MADE, [0], [400]], 3, 1, []),
         (

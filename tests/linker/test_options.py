@@ -126,11 +126,8 @@ def test_impossible_values(fields: dict[str, object], words: str) -> None:
 ON = {"time": True, "link_time_optimization": True, "ptx": True, "variables_used": ["v"], "ptxas_options": "-v"}
 ON |= {"split_compile": 0, "split_compile_extended": 4, "no_cache": True, "incremental": True}
 OFF = dict.fromkeys(("time", "link_time_optimization", "ptx", "no_cache", "optimize_unused_variables", "debug"), False)
-OFF |= {
-    "split_compile": 1,
-    "split_compile_extended": 1,
-    **dict.fromkeys(("ptxas_options", "kernels_used", "variables_used"), ()),
-}
+OFF |= dict.fromkeys(("split_compile", "split_compile_extended"), 1)
+OFF |= dict.fromkeys(("ptxas_options", "kernels_used", "variables_used"), ())
 
 
 @pytest.mark.parametrize("field", ON)
@@ -256,9 +253,7 @@ def test_program_options() -> None:
     with pytest.raises(TypeError, match="ProgramOptions.ftz"):
         ProgramOptions(ftz=1)  # type: ignore[arg-type]
     for wrong in ({"arch": "sm_91"}, {"max_register_count": 256}):
-        with pytest.raises(
-            ValueError, match="unknown architecture 'sm_91'|max_register_count = 256, expected 1 to 255"
-        ):
+        with pytest.raises(ValueError, match="unknown architecture 'sm_91'|= 256, expected 1 to 255"):
             ProgramOptions(**wrong)
 
 

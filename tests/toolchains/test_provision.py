@@ -13,7 +13,6 @@ from packaging.version import Version
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.plugin.conditions import run_driver
-from pytest_cudalink.toolchains import ToolchainError
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import NO_AUTOLOAD, with_plugins
 from tools import make_toolchains
@@ -342,19 +341,6 @@ def test_a_broken_download_leaves_nothing(monkeypatch, cache) -> None:
     monkeypatch.setattr(toolchains, "run_installer", fake_installer)
     (made,) = toolchains.provide([RELEASE], lambda _: None)
     assert made.endswith(f"into {toolchains.library_path(VERSION).parents[1]}")
-
-
-def test_no_installer(monkeypatch, cache) -> None:
-    """Without uv and pip the error says so, and names the command."""
-    msg = "fetching wheels needs uv or pip"
-
-    def none(_: object) -> list[str]:
-        raise ToolchainError(msg)
-
-    monkeypatch.setattr(toolchains, "_installer", none)
-    with pytest.raises(ToolchainError, match=rf"{msg}\n.*`cudalink toolchain add {VERSION}`"):
-        toolchains.provide([RELEASE], lambda _: None)
-    assert not cache.exists()
 
 
 @pytest.mark.usefixtures("offline")

@@ -240,24 +240,6 @@ def test_ltoir_output(compiled, toolkit) -> None:
     assert link(link(*codes, target="ltoir")).artifact.text_sections == (".text.apply_transform",)
 
 
-def test_one_target_per_linker(compiled) -> None:
-    """The same target again gives the same code, another target is an error, a closed linker too."""
-    with Linker(compiled["user", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink") as linker:
-        first = linker.link("cubin")
-        assert linker.link("cubin") is first
-        with pytest.raises(ValueError, match=r"needs LinkerOptions\(ptx=True\)"):
-            linker.link("ptx")
-    assert linker.is_closed
-    assert linker.link("cubin") is first
-    closed = Linker(compiled["user", "ptx"], options=LinkerOptions(arch=ARCH), backend="nvjitlink")
-    closed.close()
-    closed.close()
-    with pytest.raises(RuntimeError, match="closed Linker"):
-        closed.link()
-    assert closed.handle == 0
-    assert "closed" in repr(closed)
-
-
 def test_garbage_collection_closes(compiled, monkeypatch) -> None:
     """A linker that is dropped, also in a cycle, destroys its handle."""
     opened, open_state = [], OPENERS["nvjitlink"]
