@@ -81,7 +81,7 @@ def outcome(error: BaseException) -> str:
     """Return an error's type, and its code where it has one."""
     kind = type(error).__name__
     code = getattr(error, "code_name", "")
-    word = str(error).strip().partition(" ")[0].rstrip(":")  # an error of cuda-bindings or cuda.core begins with it
+    word = (str(error).split() or [""])[0].rstrip(":")  # an error of cuda-bindings or cuda.core begins with it
     if not code and word.startswith(("CUDA_ERROR_", "ERROR_", "NVJITLINK_ERROR_")):
         code = word
     return f"{kind}: {code}" if code else kind

@@ -124,7 +124,7 @@ def reported_link(via: str, call: str, backend: str, *, refusals: type[BaseExcep
 def caller() -> str:
     """Return file and line of the nearest frame that is not the plugin's, NVIDIA's or numba's, or an empty text."""
     for frame, line in walk_stack(sys._getframe(1)):  # noqa: SLF001
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if package not in _NOT_THE_USERS and not frame.f_code.co_filename.startswith("<frozen"):
             return f"{frame.f_code.co_filename}:{line}"
     return ""
@@ -376,10 +376,10 @@ class Watch:
     def __init__(self, target: str, inputs: Iterable[LinkInput] = ()) -> None:
         self.target = linking_for(target)
         self.inputs = tuple(inputs)
-        self._run = current()
-        self.choice = self._run.wanted(self.target, self.inputs) if self._run else _NO_RUN
+        self._run = run = current()
+        self.choice = run.wanted(self.target, self.inputs) if run else _NO_RUN
         #: The test in which the linker was made; None outside of tests, or if the backend is the caller's choice.
-        self._made_in = self._run.nodeid() if self._run else None
+        self._made_in = run and run.nodeid()
         self.backend: str = "unknown"
         self._spent = 0.0
         self._done = False

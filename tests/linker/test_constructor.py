@@ -12,7 +12,7 @@ from pytest_cudalink.linker.dispatch import Case, cases, policies
 from pytest_cudalink.linker.objectcode import added_checks
 from pytest_cudalink.targets import BackendChoice, LinkEvent
 from pytest_cudalink.targets.base import Bundled
-from pytest_cudalink.targets.steering import Steering
+from pytest_cudalink.targets.steering import Steering, Watch, as_backend, linking_for, on_behalf_of
 
 ALL_CASES = [case for policy in policies() for case in cases(policy)]
 
@@ -210,6 +210,28 @@ def test_who_forces(links, no_libraries, sample_code) -> None:
     for wrong in ("cuda", "", ["driver"]):
         with pytest.raises(ValueError, match="unknown backend .*; known: 'driver', 'nvjitlink'"):
             Linker(code, options=options, backend=wrong)  # type: ignore[arg-type]
+
+
+def test_a_link_is_reported_once(links) -> None:
+    """Its first error ends it, also where its code goes on; its backend may be unknown then, its versions are not."""
+    refused, made = Watch("own"), Watch("own")
+    for _ in range(2):
+        with pytest.raises(RuntimeError), refused.step(last=True):
+            raise RuntimeError("\nNVJITLINK_ERROR_PTX_COMPILE:\nno such word")
+    made.backend = "driver"
+    with made.step():
+        assert not links[1:]
+    with on_behalf_of("other"):
+        assert linking_for("own") == "other"
+    with made.step(last=True), probes.fake(driver="12.9"):
+        assert linking_for("own") == "own"
+        assert links[0].driver == "12.9"
+    with probes.fake(driver=None):
+        assert [(event.backend, event.result, event.driver, event.duration > 0) for event in links] == [
+            ("unknown", "RuntimeError: NVJITLINK_ERROR_PTX_COMPILE", "12.9", True),
+            ("driver", "ok", None, True),
+        ]
+    assert [as_backend(word) for word in ("nvJitLink", "Driver", "else")] == ["nvjitlink", "driver", None]
 
 
 def test_added_checks(monkeypatch, no_libraries, sample_code) -> None:

@@ -162,6 +162,14 @@ def test_a_process_that_dies_in_a_call_loses_no_output(lib: Library) -> None:
     assert done.stderr == "last words"
 
 
+def test_a_library_that_was_not_built(monkeypatch) -> None:
+    monkeypatch.setattr(our, "_OURS", Path("missing.so"))
+    with pytest.raises(
+        RuntimeError, match="not built: missing.so is missing; install pytest-cudalink with pip on Linux"
+    ):
+        our._ours.__wrapped__()
+
+
 def test_a_library_that_does_not_print_is_not_watched(tmp_path: Path) -> None:
     quiet = ctypes.CDLL(str(compile_c(tmp_path / "libquiet.so", "int quiet(void) { return 0; }")))
     assert our._ours().cudalinkWatch(quiet._handle) == 0

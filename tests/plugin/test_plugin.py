@@ -557,9 +557,16 @@ def test_fixtures_switch_and_restore(run) -> None:
         from pytest_cudalink import probes
         from pytest_cudalink.targets.steering import current
 
+        from cuda.bindings import driver
+        from cuda.bindings._internal import nvjitlink
+
+        def asked(name): return nvjitlink._inspect_function_pointer(name)
+
         def test_switches(force_backend, fake_versions, cudalink):
             force_backend("driver")
             fake_versions(driver="12.9", nvjitlink="13.0")
+            assert driver.cuDriverGetVersion() == (0, 12090)
+            assert asked("__nvJitLinkVersion") == 1 < asked("__nvJitLinkCreate")
             fake_versions(driver=None)
             assert current().choice.backend == "driver"
             assert (cudalink.driver, cudalink.nvjitlink) == (None, (13, 0))
@@ -572,6 +579,7 @@ def test_fixtures_switch_and_restore(run) -> None:
         def test_restored():
             assert current().choice.backend == "nvjitlink"
             assert not probes.fakes().fakes_driver and not probes.fakes().fakes_nvjitlink
+            assert asked("__nvJitLinkVersion") > 1
         """,
         "--force-backend=nvjitlink",
     )

@@ -30,6 +30,8 @@ class Lib(Target):
     def force(self, module, backend):
         if WORKS:
             module.USE = backend or "nvjitlink"
+    def which_backend(self, module):
+        return module.USE
 
 def pytest_cudalink_targets(config):
     return [Lib()]
@@ -53,11 +55,13 @@ def test_own_target(run) -> None:
     """A project's target is forced at import, each time it is imported, watched, and named in header and summary."""
     module = """
 import sys
+from pytest_cudalink.targets import watch
 def test():
     import lib as first
     del sys.modules["lib"]
     import lib as second
     assert first is not second
+    with watch("other", backend="driver"): pass  # no target of the run
     assert (first.link(), second.link()) == ("driver", "driver")
 """
     result = run(module, "--force-backend=driver")
@@ -144,7 +148,8 @@ def test_documented(): lib.link()
 def test_mismatch_that_is_caught(run) -> None:
     """A test that catches the error or expects it fails, and so does the run if it was caught outside of tests."""
     hooks = "\nimport lib\nlib.USE = 'driver'\n"
-    said = "*cudalink: lib was forced to nvjitlink by *, but its linker says driver*"
+    hooks += "Lib.which_backend = lambda *_: 'other'\nLib.version = lambda _: '9.9'\n"
+    said = "*cudalink: lib 9.9 was forced to nvjitlink by *, but its linker says driver and which_backend() says other*"
     result = run(CAUGHT, "--force-backend=nvjitlink", works=False, hooks=hooks)
     result.assert_outcomes(failed=3)
     result.stdout.fnmatch_lines([said] * 3)

@@ -38,6 +38,7 @@ def test_stale_recipe(recipe) -> None:
 @pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda recipe: recipe.versions)
 def test_recipes_set_and_give_back(recipe) -> None:
     """Each backend sets the same names, and giving back makes them what they were."""
+    assert recipe_for("cuda-core", recipe.tested.partition(",")[0]) is recipe
     module = module_of(recipe)
     before = dict(vars(module))
     objects = {"driver": "the driver"}

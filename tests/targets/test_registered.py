@@ -29,6 +29,8 @@ def _with(**attributes) -> Target:
         (_Own(), r"is not a list of targets; return \[_Own\(\)\]"),
         ([_Own], r"is not a target; return an instance, _Own\(\)"),
         ([object()], "is not a target; inherit from pytest_cudalink.targets.Target"),
+        ([int], "is not a target; inherit from pytest_cudalink.targets.Target"),
+        ([_with(modules=("",))], "write their full names in a tuple"),
         ({"own": _Own()}, "'own' is not a target"),
         ([_with(name="")], r"Own\(\) has the name ''; give the class a name"),
         ([_with(modules="own")], r"Own\(\) has the modules 'own'; write their full names in a tuple"),

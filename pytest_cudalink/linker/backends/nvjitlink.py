@@ -37,8 +37,7 @@ def _ours() -> Any:
     Raises RuntimeError if it was not built: on Windows, or when the package was copied and not installed.
     """
     if not _OURS.is_file():
-        where = " on Linux" if sys.platform == "win32" else ""
-        msg = f"the linker's native library is not built: {_OURS} is missing; install pytest-cudalink with pip{where}"
+        msg = f"the linker's native library is not built: {_OURS} is missing; install pytest-cudalink with pip on Linux"
         raise RuntimeError(msg)
     library = ctypes.CDLL(str(_OURS))
     library.cudalinkAddData.argtypes = (c_void_p, c_void_p, c_int, c_char_p, c_size_t, c_char_p)
