@@ -377,9 +377,9 @@ class Watch:
         self.target = linking_for(target)
         self.inputs = tuple(inputs)
         self._run = run = current()
-        self.choice = run.wanted(self.target, self.inputs) if run else _NO_RUN
-        #: The test in which the linker was made; None outside of tests, or if the backend is the caller's choice.
-        self._made_in = run and run.nodeid()
+        wanted = (run.wanted(self.target, self.inputs), run.nodeid()) if run else (_NO_RUN, None)
+        # the test in which the linker was made: none outside of tests, or if the backend is the caller's choice
+        self.choice, self._made_in = wanted
         self.backend: str = "unknown"
         self._spent = 0.0
         self._done = False

@@ -87,12 +87,7 @@ def test_every_row_through_the_constructor(case: Case, no_libraries, sample_code
         (["cut"], {}, ValueError, r"input 'cut' \(cubin\) cannot be linked: damaged cubin"),
         (["cut"], {"options": LinkerOptions(check_inputs=False)}, ValueError, "damaged cubin"),
         # a linked cubin goes to no library: nvJitLink takes it, and gives back an image without its kernels
-        (
-            ["13.0/main.cubin", "13.0/linked.cubin"],
-            {},
-            ValueError,
-            r"'13.0/linked.cubin' .* linked already: .*relocatable_device_code=True",
-        ),
+        (["13.0/linked.cubin"], {}, ValueError, "linked.cubin' .* linked already: .*relocatable_device_code=True"),
         (["odd"], {}, ValueError, "'odd' was given as ptx, but its bytes are cubin for sm_90"),
     ],
 )
@@ -277,7 +272,7 @@ def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sa
     with (
         probes.fake(driver=None, nvjitlink="13.0"),
         pytest.raises(
-            VersionSkewError, match="nvJitLink 13.0 cannot (?s:.*)made by CUDA 13.2, .* up to 13.0"
+            VersionSkewError, match="^nvJitLink 13.0 cannot (?s:.*)made by CUDA 13.2, .* up to 13.0"
         ) as caught,
     ):
         Linker(code, options=LinkerOptions(arch="sm_90"))
