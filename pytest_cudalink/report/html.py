@@ -18,7 +18,7 @@ from .compare import KINDS, SYMBOLS, Comparison, figures, verdict
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .records import FindingRecord
-from .views import NAMES, Alike, Block, Section, alike, block_of, cell_title, links_in_words, sections
+from .views import NAMES, Block, Section, alike, block_of, cell_title, links_in_words, sections
 from .wording import explanation
 
 #: The states of a cell that no test's result shows, by letter.
@@ -296,7 +296,7 @@ def _finding_card(
     return _card(report, [names.get(finding.nodeid or "", -1)], block, title=block.title, picture=picture, whole=True)
 
 
-def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> dict[str, Any]:
+def _failure(report: MatrixReport, names: Mapping[str, int], group: Group) -> dict[str, Any]:
     """Return the card of a test, or of several that fail alike; of the failures those whose cause is not known."""
     test = group.tests[0]
     index = names[test]
@@ -326,7 +326,7 @@ def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> di
     }
     if len(group.tests) == 1:
         return card
-    block = Block("", (line(group.error),), tuple(map(line, group.tests)), ())
+    block = Block("", (line(group.cause.what),), tuple(map(line, group.tests)), ())
     return _card(report, [names[other] for other in group.tests], block, **card)
 
 

@@ -90,7 +90,7 @@ class Partial:
 
 @dataclass(frozen=True)
 class Group:
-    """The results of one cause: of several tests, in several cells."""
+    """The results of one cause, or of one error whose cause is not known: of several tests, in several cells."""
 
     cause: Finding  # as the first of these results has it
     others: int  # how many other calls and artifacts the other results name

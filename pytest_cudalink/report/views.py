@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
+from ..base.finding import Finding
 from ..base.safe_text import block, line
 from ..base.tables import grouped, read_table
 from ..base.words import counted, either, listed
@@ -196,10 +197,12 @@ def _of_tests(report: MatrixReport) -> Iterator[Section]:
     refused = {test for group in needing_gpu(report) for test in group.tests}
     yield _blocks(report, "causes", skews(report))
     in_some = alike(report, {partial.test: partial.explanation for partial in report.partial})
-    some = ((listed(group.tests, _ALIKE), group.explanation, group.error, listed(group.cells)) for group in in_some)
+    some = (
+        (listed(group.tests, _ALIKE), group.explanation, group.cause.what, listed(group.cells)) for group in in_some
+    )
     yield section("some", ("test", "explained by", "error", "cells"), some, more=unknown)
     in_all = alike(report, dict.fromkeys(report.failing_everywhere, ""))
-    everywhere = ((listed(group.tests, _ALIKE), group.error) for group in in_all)
+    everywhere = ((listed(group.tests, _ALIKE), group.cause.what) for group in in_all)
     yield section("everywhere", ("test", "error"), everywhere, more=unknown)
     yield _blocks(report, "gpu", needing_gpu(report))
     skipped = ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere if test not in refused)
@@ -456,18 +459,10 @@ def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
     ]
 
 
-@dataclass(frozen=True)
-class Alike:
-    """Tests that fail in the same cells, with the same error, whose cause is not known."""
+def alike(report: MatrixReport, explanations: Mapping[str, str]) -> list[Group]:
+    """Return those of some tests whose cause is not known, grouped by cells and error, which stands for the cause.
 
-    tests: tuple[str, ...]
-    explanation: str  # the axes that explain where they fail
-    error: str  # empty where pytest says none; such a test stands alone
-    cells: tuple[str, ...]
-
-
-def alike(report: MatrixReport, explanations: Mapping[str, str]) -> list[Alike]:
-    """Return those of some tests whose cause is not known, grouped by what is the same, in their order.
+    They are in the order of the tests; one for which pytest says no error stands alone.
 
     `explanations`: the axes that explain where a test fails, by test.
     """
@@ -477,7 +472,7 @@ def alike(report: MatrixReport, explanations: Mapping[str, str]) -> list[Alike]:
             error = _error(report, test)
             cells = (cell.name for cell in report.cells if cell.outcomes.get(test) in BAD)
             by_error.setdefault(("" if error else test, axes, error, *cells), []).append(test)
-    return [Alike(tuple(tests), key[1], key[2], key[3:]) for key, tests in by_error.items()]
+    return [Group(Finding("error", key[2]), 0, tuple(tests), key[3:], key[1]) for key, tests in by_error.items()]
 
 
 def _error(report: MatrixReport, test: str) -> str:
