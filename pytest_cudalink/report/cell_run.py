@@ -88,18 +88,21 @@ def _totals(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()) if number) or "no tests"
 
 
-#: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
-LETTERS: Final = {
-    "passed": "P",
-    "failed": "F",
-    "error": "E",
-    "skipped": "S",
-    "xfailed": "x",
-    "xpassed": "X",
-    "crashed": "C",
-    "documented": "D",
-    "unsupported": "U",
-}
+#: The outcomes, the worst first: the letter of each, so that nothing depends on colour alone, its name and its meaning.
+_OUTCOMES: Final = (
+    ("C", "crashed", "crashed"),
+    ("E", "error", "error"),
+    ("F", "failed", "failed"),
+    ("X", "xpassed", "passed unexpectedly"),
+    ("D", "documented", "failed as documented"),
+    ("x", "xfailed", "failed as expected"),
+    ("U", "unsupported", "needs a GPU"),
+    ("S", "skipped", "skipped"),
+    ("P", "passed", "passed"),
+)
+#: The letter of each outcome, and the meaning of each letter. A documented failure is a pass.
+LETTERS: Final = {outcome: letter for letter, outcome, _ in _OUTCOMES}
+NAMES: Final = {letter: meaning for letter, _, meaning in _OUTCOMES}
 NOT_RUN: Final = "."
 BAD: Final = frozenset("FEC")
 SKIPPED: Final = frozenset("SU")

@@ -13,12 +13,12 @@ from ..base.tables import grouped
 from ..base.words import counted, listed
 from ..environment.wheels import own_version
 from . import views
-from .cell_run import BAD, GOOD, NOT_RUN, CellRun
+from .cell_run import BAD, GOOD, NAMES, NOT_RUN, CellRun
 from .compare import KINDS, SYMBOLS, Comparison, figures, verdict
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .records import FindingRecord
-from .views import NAMES, Block, Section, alike, block_of, cell_title, links_in_words, sections
+from .views import Block, Section, alike, block_of, cell_title, links_in_words, sections
 from .wording import explanation
 
 #: The states of a cell that no test's result shows, by letter.

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal, TextIO
 from ..base import safe_text
 from ..base.safe_text import line
 from ..base.words import and_more, columns
-from .cell_run import BAD, GOOD, NOT_RUN, CellRun
+from .cell_run import BAD, GOOD, NAMES, NOT_RUN, CellRun
 from .compare import KINDS, Comparison, Kind, figures, verdict
 from .matrix_report import MatrixReport
 from .origin import Origin
-from .views import NAMES, Section, letters_of, libraries_in_short, links_in_words, section, sections, unsteered
+from .views import Section, letters_of, libraries_in_short, links_in_words, section, sections, unsteered
 
 #: Columns of the lines that are sentences; tables are as wide as their texts.
 _WIDTH: Final = 80

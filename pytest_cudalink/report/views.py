@@ -14,7 +14,7 @@ from ..base.safe_text import block, line
 from ..base.tables import grouped, read_table
 from ..base.words import counted, either, listed
 from .asked_for import KINDS, is_worth_a_look
-from .cell_run import BAD, CellRun
+from .cell_run import BAD, NAMES, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
 from .matrix_report import Group, MatrixReport
 from .records import CrashRecord, FindingRecord
@@ -82,18 +82,6 @@ def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
 
 #: How many tests that fail alike a row names.
 _ALIKE: Final = 3
-#: The meaning of each letter, worst first.
-NAMES: Final = {
-    "C": "crashed",
-    "E": "error",
-    "F": "failed",
-    "X": "passed unexpectedly",
-    "D": "failed as documented",
-    "x": "failed as expected",
-    "U": "needs a GPU",
-    "S": "skipped",
-    "P": "passed",
-}
 _SHOWN: Final = 200
 _LOST: Final = 20
 #: What may have made a module that no seen link made.
