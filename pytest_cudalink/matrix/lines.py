@@ -3,14 +3,20 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 #: Keys from the top of the file; the elements of arrays of tables count from 0.
 Path = tuple[str | int, ...]
-#: What the last line of a value of several lines has.
-_CLOSING: Final = re.compile(r"[\]}]|\"\"\"|'''")
-#: Most characters that are parsed in search of the ends of values; later lines of such a file remain unknown.
-_MOST_PARSED: Final = 1 << 20
+#: A string or a comment of TOML.
+_TEXT: Final = re.compile(
+    r"\x22{3}(?:\\[\s\S]|[^\\])*?\x22{3,5}|'{3}[\s\S]*?'{3,5}|\x22(?:\\.|[^\x22\\\n])*\x22|'[^'\n]*'|#[^\n]*"
+)
+
+
+def without_texts(text: str) -> str:
+    """Return a TOML text with a letter for each string and comment; every line stays a line."""
+    return _TEXT.sub(lambda match: "s" + "\n" * match[0].count("\n"), text)
 
 
 def lines(text: str) -> dict[Path, int]:
@@ -38,29 +44,13 @@ def line_of(known: dict[Path, int], path: Path) -> int | None:
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Yield headers and assignments, each with its first line; a value may span several lines."""
-    rest = text.split("\n")  # splitlines() also splits at characters that TOML allows in strings
-    start = parsed = 0
-    while start < len(rest):
-        end = start + 1
-        while end < len(rest):
-            if end == start + 1 or _CLOSING.search(rest[end - 1]):
-                statement = "\n".join(rest[start:end])
-                parsed += len(statement)
-                if parsed > _MOST_PARSED:
-                    return
-                if _whole(statement):
-                    break
-            end += 1
-        yield start + 1, "\n".join(rest[start:end])
-        start = end
-
-
-def _whole(text: str) -> bool:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return False
-    return True
+    whole, starts, depth = text.split("\n"), [], 0  # splitlines() also splits at characters that TOML allows in strings
+    for number, code in enumerate(without_texts(text).split("\n")):
+        if not depth and (code.lstrip().startswith("[") or "=" in code):
+            starts.append(number)
+        depth += sum((sign in "[{") - (sign in "]}") for sign in code)
+    for start, end in pairwise([*starts, len(whole)]):
+        yield start + 1, "\n".join(whole[start:end])
 
 
 def _paths(content: dict[str, Any], counts: dict[Path, int], above: Path = ()) -> Iterator[Path]:

@@ -50,10 +50,7 @@ _MOST_BYTES: Final = 1 << 18
 _MOST_CELLS: Final = 10_000
 #: Most levels of tables and lists; a cell with an exclude has 5.
 _MOST_DEPTH: Final = 32
-#: Matches a string or a comment of TOML, and a key with more parts than there may be levels.
-_TEXT: Final = re.compile(
-    r"\x22{3}(?:\\[\s\S]|[^\\])*?\x22{3}|'{3}[\s\S]*?'{3}|\x22(?:\\.|[^\x22\\\n])*\x22|'[^'\n]*'|#[^\n]*"
-)
+#: Matches a key with more parts than there may be levels.
 _LONG_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*+\.[ \t]*+){{{_MOST_DEPTH}}}")
 #: Most wrong values that are named of one key.
 _MOST_NAMED: Final = 20
@@ -138,7 +135,7 @@ class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         # tomllib's memory is quadratic in the parts of a key; those of strings do not count
-        bare = _TEXT.sub(lambda match: "s" + "\n" * match[0].count("\n"), text)
+        bare = lines.without_texts(text)
         if long := _LONG_KEY.search(bare):
             first = bare.count("\n", 0, long.start()) + 1
             raise CellsError([f"{path}:{first}: tables or lists are nested more than {_MOST_DEPTH} deep"])

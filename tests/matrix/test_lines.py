@@ -74,11 +74,12 @@ def test_a_key_that_is_missing_has_the_line_of_the_table_around_it() -> None:
     assert lines.line_of(LINES, ("nothing", "deep")) is None
 
 
-@pytest.mark.parametrize(("most", "last"), [(23, "d"), (22, "b"), (9, "a")])
-def test_the_end_of_a_huge_file_is_not_read(monkeypatch, most: int, last: str) -> None:
-    """Each search for the end of a value counts with all of its characters."""
-    monkeypatch.setattr(lines, "_MOST_PARSED", most)
-    assert list(lines.lines("a = 1\nb = 2\nc = [\n1]\nd = 1"))[-1:] == [(last,)]
+@pytest.mark.parametrize("quotes", [3, 4, 5])
+@pytest.mark.parametrize("quote", ["'", '"'])
+def test_quotes_at_the_end_of_a_text(quote: str, quotes: int) -> None:
+    """One or two belong to the text; what stands behind it is a comment all the same."""
+    text = f"a = {3 * quote}\nb = 1{quotes * quote} # c{quote} = [\nd = 1"
+    assert lines.lines(text) == {("a",): 1, ("d",): 3}
 
 
 KEY = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=5)
