@@ -236,7 +236,7 @@ def test_undocumented_wait(run, pytester: pytest.Pytester) -> None:
             "  seed * with 1 of 2 operations displaced; time is in calls of the driver:",
         ]
     )
-    assert [found.nodeid for found in read(pytester.path / "run.jsonl").findings] == ["test_it.py::test_freed"]
+    assert [finding.nodeid for finding in read(pytester.path / "run.jsonl").findings] == ["test_it.py::test_freed"]
     (failure,) = failures(result)
     again = run(test, f"--cudalink-schedules={failure['asked']}")
     assert failures(again) == [{**failure, "number": "1"}]
