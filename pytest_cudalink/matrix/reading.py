@@ -48,7 +48,7 @@ from .keys import (
 _MOST_BYTES: Final = 1 << 18
 #: Most cells of a table of axes: more than any CI runs, and few enough to be listed.
 _MOST_CELLS: Final = 10_000
-#: Most levels of tables and lists; a cell with an exclude has 5.
+#: Most parts of a key, and fewer levels of tables and lists than Python reads; a cell with an exclude has 5.
 _MOST_DEPTH: Final = 32
 #: Matches a key with more parts than there may be levels.
 _LONG_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*+\.[ \t]*+){{{_MOST_DEPTH}}}")
@@ -88,9 +88,9 @@ def load_cells(path: Path | str) -> list[Cell]:
         raise CellsError([f"{path}:1: not UTF-8: {error}"]) from error
     try:
         reader = _Reader(path, text)
-    except RecursionError as error:
+        reader.read()
+    except RecursionError as error:  # none of it is a cell's
         raise CellsError([f"{path}:1: tables or lists are nested more than {_MOST_DEPTH} deep"]) from error
-    reader.read()
     if reader.faults:
         raise CellsError(text for _, text in sorted(reader.faults, key=itemgetter(0)))
     return list(reader.cells.values())
@@ -145,8 +145,6 @@ class _Reader:
             line = re.search(r"line (\d+)", str(error))
             number = line[1] if line else text.count("\n") + 1
             raise CellsError([f"{path}:{number}: not TOML: {error}"]) from error
-        if _depth(self.content) > _MOST_DEPTH:
-            raise CellsError([f"{path}:1: tables or lists are nested more than {_MOST_DEPTH} deep"])
         self.lines = lines.lines(text)
         self.faults: dict[tuple[int, str], None] = {}  # each once, in the order of their discovery
         self.cells: dict[str, Cell] = {}
@@ -554,17 +552,6 @@ def _quoted(key: str | int) -> str:
     if isinstance(key, int):
         return str(key + 1)
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
-
-
-def _depth(content: object) -> int:
-    """Return how many tables and lists of a value lie within one another, at most one more than is allowed."""
-    depth, level = 0, [content]
-    while level and depth <= _MOST_DEPTH:
-        tables = [value for value in level if isinstance(value, dict)]
-        lists = [value for value in level if isinstance(value, list)]
-        level = [inner for container in (*lists, *(table.values() for table in tables)) for inner in container]
-        depth += bool(tables or lists)
-    return depth
 
 
 def _shortened(text: str) -> str:

@@ -138,12 +138,11 @@ def test_nox_makes_the_folders_that_the_check_expects() -> None:
     "text",
     [
         f"a = {'[' * 10_000}{']' * 10_000}",
-        f"a = {'[' * 100}{']' * 100}",
         f"a = {'{a=' * 5_000}1{'}' * 5_000}",
         f"[{'.'.join('a' * 3_000)}]",
         f"{'.'.join('a' * 2_000)} = 1",
         f"[defaults]\nenv.{'.'.join('a' * 2_000)} = 1",
-        f"[defaults]\nenv = {'[' * 31}{']' * 31}",
+        f"[defaults]\nenv = {('{' + '.'.join('a' * 30) + '=') * 40}1{'}' * 40}",
     ],
 )
 def test_deep_nesting(text: str, tmp_path) -> None:
@@ -154,9 +153,9 @@ def test_deep_nesting(text: str, tmp_path) -> None:
     assert time.monotonic() - before < 60
 
 
-def test_as_deep_as_allowed(tmp_path) -> None:
-    """The values alone are wrong then."""
-    (fault,) = faults(tmp_path / "c.toml", f"[defaults]\nenv = {'[' * 30}{']' * 30}")
+def test_less_deep_nesting(tmp_path) -> None:
+    """What Python reads has a line, and the fault of its key."""
+    (fault,) = faults(tmp_path / "c.toml", f"[defaults]\nenv = {'[' * 100}{']' * 100}")
     assert fault.startswith("2: defaults.env: expected a table of strings")
 
 
