@@ -593,6 +593,25 @@ def test_a_copy_without_its_parts(whole, parts, there, runpath, old, severity, w
     assert all(words in text for _, _, text in said(audited, "unprovided"))
 
 
+NVRTC, BUILTINS = "libnvrtc-d7c32a86.so.12.0.140", "libnvrtc-builtins-8cb4db2d.so.12.0.140"
+
+
+@pytest.mark.parametrize(
+    ("linked", "severities"),
+    [
+        ([f"{NVRTC} {BUILTINS}"], []),
+        ([NVRTC, BUILTINS], ["error"]),
+        ([f"{NVRTC} libcudart.so.12", "libcudart.so.12"], ["error"]),
+    ],
+)
+def test_nvrtc_linked_with_its_builtins(linked, severities) -> None:
+    """NVRTC finds builtins of any name that the same file is linked with, as in cumm-cu120 0.6.3, and opens none."""
+    users = {f"x/{at}.so": elf(*names.split(), rpath=("$ORIGIN/../x.libs",)) for at, names in enumerate(linked)}
+    elves = {**users, **{f"x.libs/{name}": elf() for name in (NVRTC, BUILTINS)}}
+    audited = judged(elves, opened={f"x.libs/{NVRTC}": (OpenedLibrary("libnvrtc-builtins.so.12.0"),)})
+    assert [severity for place, severity, _ in said(audited, "unprovided") if NVRTC in place] == severities
+
+
 def test_what_a_file_depends_on() -> None:
     """The libraries of CUDA with their symbols; those of the wheel count where an RPATH leads to them."""
     cufft, cublas = "libcufft.so.11", "libcublas.so.12"
