@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -131,7 +130,7 @@ def _findings(findings: Sequence[Finding], most: int) -> Iterator[str]:
         else:
             notes[finding.kind] = notes.get(finding.kind, 0) + 1
             if notes[finding.kind] <= most:
-                yield f"  {finding.kind} (note): {finding.place}: {finding.what}"
+                yield f"  {finding.kind} ({finding.severity}): {finding.place}: {finding.what}"
     for kind, count in notes.items():
         if count > most:
             yield f"  {kind} (note): {count - most} more: --symbols shows all"
@@ -221,9 +220,8 @@ def _audit_environment(options: argparse.Namespace) -> int:
 
     def judge(_path: Path, _step: object) -> Answer:
         audited = examine_environment(prefix, driver=options.driver or "", gpu=",".join(options.gpu))
-        shown = [replace(each, place="") for each in audited.findings]
-        shown += [Finding("unknown", file.text, place=file.path, kind="unreadable") for file in audited.unreadable]
-        return Answer("", list(_environment_lines(audited)), audited.to_json(), shown)
+        unread = [Finding("unknown", file.text, place=file.path, kind="unreadable") for file in audited.unreadable]
+        return Answer("", list(_environment_lines(audited)), audited.to_json(), [*audited.findings, *unread])
 
     # AuditError is a ValueError
     return answer_each(options.format, [Path()], judge, (OSError, ValueError), single="the environment")
@@ -250,6 +248,8 @@ def _shorter(text: str, audit: EnvironmentAudit) -> str:
 def _environment_finding(finding: Finding, *, repeated: bool) -> Iterator[str]:
     """The lines of a finding. `repeated`: whether one above has its command, which repairs both."""
     yield f"{finding.severity}: {line(finding.what)}"
+    if finding.why:
+        yield f"  why    {line(finding.why)}"
     for claim in finding.evidence[:_MOST_NEEDS]:
         yield f"  needs  {_need(claim)}"
     if len(finding.evidence) > _MOST_NEEDS:

@@ -36,10 +36,10 @@ class Answer:
 
     @property
     def rows(self) -> list[tuple[Severity, str, str]]:
-        """Severity, title and text of each finding, with the better remedy: the worst first."""
+        """Severity, title and text of each finding, with its cause and the better remedy: the worst first."""
         ranked = sorted(self.findings, key=lambda each: SEVERITIES.index(each.severity))
         titles = [": ".join(filter(None, (each.kind, each.place))) for each in ranked]
-        texts = ["; ".join((each.what, *each.remedies[:1])) for each in ranked]
+        texts = ["; ".join(filter(None, (each.what, each.why, *each.remedies[:1]))) for each in ranked]
         return list(zip([each.severity for each in ranked], titles, texts, strict=True))
 
     @property

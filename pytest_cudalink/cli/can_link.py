@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from .. import probes
 from ..artifacts import ReaderError, inspect
+from ..base.finding import exit_code_of
 from ..base.regular_files import DATA, read_bounded
 from ..base.safe_text import line as safe
 from ..base.words import counted, did_you_mean
@@ -87,8 +88,7 @@ def run(options: argparse.Namespace) -> int:
         if code.heading:
             sys.stdout.write(f"{safe(code.heading)}\n\n")
         sys.stdout.write("\n".join("".join(f"{safe(line)}\n" for line in _lines(atlas, reply)) for reply in replies))
-    answers = [reply.works for reply in replies]
-    return 2 if None in answers else 0 if all(answers) else 1
+    return exit_code_of(reply.severity for reply in replies)
 
 
 # --- arguments
@@ -224,7 +224,7 @@ def _consumers() -> list[str]:
 
 def _lines(atlas: Atlas, reply: Reply) -> Iterable[str]:
     """Yield the answer, then a line for each source."""
-    yield reply.sentence
+    yield reply.what
     rows: list[tuple[str, str]] = []
     if reply.answer is not None:
         rows.append(("measured", f"{found_words(reply.answer)} ({_measured_by(atlas, reply)})"))
@@ -237,7 +237,7 @@ def _lines(atlas: Atlas, reply: Reply) -> Iterable[str]:
         ("expected", f"{rule.rule}: {'works' if rule.works else 'does not work'}; {rule.because}")
         for rule in reply.rules
     ]
-    rows += [("instead", text) for text in reply.instead]
+    rows += [("instead", text) for text in reply.suggestion]
     shown = ""
     for label, text in rows:
         yield f"  {label if label != shown else '':<10}  {text}"
@@ -268,8 +268,11 @@ def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
                 "consumer": reply.question.consumer.library,
                 "release": str(reply.question.consumer.release),
                 "step": reply.question.step,
-                "works": reply.works,
-                "sentence": reply.sentence,
+                "severity": reply.severity,
+                "what": reply.what,
+                "why": reply.why,
+                "suggestion": list(reply.suggestion),
+                "works": None if reply.answer is None else reply.answer.works,
                 "answer": None if reply.answer is None else asdict(reply.answer),
                 "hardware": [{"device": device, **asdict(answer)} for device, answer in reply.hardware],
                 "documented": [
@@ -277,7 +280,6 @@ def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
                     for said, works in reply.documented
                 ],
                 "expected": [asdict(rule) for rule in reply.rules],
-                "instead": list(reply.instead),
             }
             for reply in replies
         ],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from ..base.finding import Finding, Severity
 from ..base.install_command import install_command
 from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
 from ..compat.link_rules import ARCH, Statement, contents_of, expected, statements
@@ -145,33 +146,22 @@ class Question:
         return f"{self.consumer} {verb} {_NAMES[self.kind]} of CUDA {self.producer}{gpu}"
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What is known about a question."""
+@dataclass(frozen=True, kw_only=True)
+class Reply(Finding):
+    """What is known about a question.
+
+    `severity`: "note" if it works, "error" if it does not, "unknown" if that was not measured.
+    `what`: the answer in one sentence.
+    `why`: why nothing was measured, and what the rule extrapolates; empty if it was.
+    `suggestion`: what works, nearest first; empty if the question's own way works.
+    """
 
     question: Question
     answer: AtlasAnswer | None  # what was measured; None if it was not
-    why_not: str  # why nothing was measured, and what the rule extrapolates; empty if it was
     # what a real driver of the release answered, or what ran of the image; with driver and device
     hardware: tuple[tuple[str, AtlasAnswer], ...]
     documented: tuple[tuple[Statement, bool], ...]  # what NVIDIA documents about it, and whether it works by that
     rules: tuple[Prediction, ...]  # what the linker, the guard rails and the policies expect
-    instead: tuple[str, ...]  # what works, nearest first; empty if the question's own way works
-
-    @property
-    def works(self) -> bool | None:
-        """Whether it works; None if it was not measured."""
-        return None if self.answer is None else self.answer.works
-
-    @property
-    def sentence(self) -> str:
-        """The answer in one sentence."""
-        if self.works is None:
-            if self.question.kind == TILE:
-                return f"not known: {self.why_not}"
-            guess = expected(*_key(self.question))
-            return f"not known: {self.why_not}; by the rule alone, {self.question.sentence(works=guess)}"
-        return f"{'yes' if self.works else 'no'}: {self.question.sentence(works=self.works)}"
 
 
 def _key(question: Question) -> tuple[str, str, CudaVersion, CudaVersion]:
@@ -195,10 +185,24 @@ def reply(atlas: Atlas, question: Question) -> Reply:
         answer = None
     else:
         why = "" if answer else _why_not(atlas, question)
-    hardware, documented = tuple(_hardware(atlas, question)), tuple(_documented(question))
-    rules = () if question.kind == TILE else _rules(question)
-    instead = () if answer is None or answer.works else tuple(_instead(atlas, question))
-    return Reply(question, answer, why, hardware, documented, rules, instead)
+    asked = {works: question.sentence(works=works) for works in (False, True)}
+    severity: Severity
+    if answer is not None:
+        severity, what = ("note", f"yes: {asked[True]}") if answer.works else ("error", f"no: {asked[False]}")
+    else:
+        guess = "" if question.kind == TILE else f"; by the rule alone, {asked[expected(*_key(question))]}"
+        severity, what = "unknown", f"not known: {why}{guess}"
+    return Reply(
+        severity,
+        what,
+        why=why,
+        suggestion=tuple(_instead(atlas, question)) if severity == "error" else (),
+        question=question,
+        answer=answer,
+        hardware=tuple(_hardware(atlas, question)),
+        documented=tuple(_documented(question)),
+        rules=() if question.kind == TILE else _rules(question),
+    )
 
 
 def _ask(

@@ -135,7 +135,8 @@ class CauseRecord(TypedDict):
     ]
     what: Annotated[str, _is("one line: the error, the call and the artifact that it refused")]
     why: Annotated[str, _is("one line: the rule, with the versions")]
-    fix: Annotated[list[str], _is("the changes that help, one line each, the smallest first")]
+    suggestion: NotRequired[Annotated[list[str], _is("the changes that help, one line each, the smallest first")]]
+    fix: NotRequired[Annotated[list[str], _is("`suggestion`, as earlier versions wrote it")]]
 
 
 class OperationRecord(TypedDict):

@@ -432,10 +432,11 @@ def _verdicts(report: MatrixReport) -> Section:
         more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
         names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
         if without_driver(first):
-            rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", listed(names)))
-            continue
-        rows.append((status(first), first["kind"], f"{first['what']}{more}", listed(names)))
-    return section("verdicts", ("status", "rule", "what", "cells"), rows)
+            row = ("not compared", "driver", "no driver", "--cudalink-driver=VERSION emulates one")
+        else:
+            row = (status(first), first["kind"], f"{first['what']}{more}", first["fix"] or first["otherwise"])
+        rows.append((*row, listed(names)))
+    return section("verdicts", ("status", "rule", "what", "fix", "cells"), rows)
 
 
 def differing(report: MatrixReport) -> list[tuple[str, str, str]]:

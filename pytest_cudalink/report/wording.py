@@ -104,12 +104,12 @@ def verdict_record(verdict: Finding) -> dict[str, Any]:
 
 def cause_record(cause: Finding) -> CauseRecord:
     """Return the finding why a test failed as records and processes pass it on."""
-    return {"kind": cause.kind, "what": cause.what, "why": cause.why, "fix": [*cause.suggestion]}  # type: ignore[typeddict-item]
+    return {"kind": cause.kind, "what": cause.what, "why": cause.why, "suggestion": [*cause.suggestion]}  # type: ignore[typeddict-item]
 
 
 def cause_of(record: CauseRecord) -> Finding:
     """Return the finding that a record has, see `cause_record`."""
-    fixes = tuple(record["fix"])
+    fixes = tuple(record.get("suggestion") or record.get("fix", ()))
     return Finding("error", record["what"], why=record["why"], kind=record["kind"], suggestion=fixes)
 
 

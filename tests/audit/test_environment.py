@@ -446,7 +446,8 @@ def test_command(made, capsys) -> None:
     assert content["findings"][0]["kind"] == "version"
     assert main(["audit", "--format=github", "--environment", str(made.prefix)]) == 1
     said = capsys.readouterr().out
-    assert "\n::error title=version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
+    assert "\n::error title=version%3A nvidia-nvjitlink-cu12 12.8.93 (" in said
+    assert ".dist-info)::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
     assert main(["audit"]) == 2
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
 
@@ -475,9 +476,9 @@ def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None
     monkeypatch.setattr(doctor, "examine_environment", lambda *_, **__: warned)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(made.prefix / "summary"))
     assert main(["audit", "--format=github", "--environment", str(made.prefix)]) == 0
-    assert "\n::warning title=k::w; pip install a\n::notice title=k::n\n" in capsys.readouterr().out
+    assert "\n::warning title=k%3A p::w; pip install a\n::notice title=k::n\n" in capsys.readouterr().out
     summary = (made.prefix / "summary").read_text(encoding="utf-8").partition("\n| passes | Verdict: coherent")[2]
-    assert "\n- **k (warning)**: w; pip install a\n- **k (note)**: n\n" in summary
+    assert "\n- **k: p (warning)**: w; pip install a\n- **k (note)**: n\n" in summary
 
 
 def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:

@@ -194,6 +194,6 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (linker["step"], linker["works"], linker["answer"]["status"]) == ("nvjitlink", False, "refused")
     assert (driver["step"], driver["answer"]["code"]) == ("driver", 209)
     assert {"rule": "linker", "works": False, "because": "its header says that CUDA 13.2 made it"} in linker["expected"]
-    assert driver["instead"][0] == "link it with nvJitLink 13.2: the driver of CUDA 13.0 loads the image"
+    assert driver["suggestion"][0] == "link it with nvJitLink 13.2: the driver of CUDA 13.0 loads the image"
     code, out, _ = said(capsys, "14.0", "nvjitlink-13.0", "cubin", "--json")
     assert (code, json.loads(out)["answers"][0]["works"], json.loads(out)["answers"][0]["answer"]) == (2, None, None)

@@ -133,7 +133,7 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
         consumer = can_link.Consumer(library, CudaVersion.parse(read))
         (asked,) = can_link.questions(CudaVersion.parse(made), (consumer,), stated.kind, arch)
         said = can_link.reply(atlas.load(), asked)
-        assert said.works is answer.works
+        assert (said.severity == "note") is answer.works
         if stated.step == "real-run":
             assert [measured.status for _, measured in said.hardware] == [answer.status]
         met = known_bad.known_bad({"nvjitlink": read, "nvrtc": made}, arch=arch)

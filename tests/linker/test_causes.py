@@ -230,7 +230,7 @@ CASES = {
 def test_reasons(name: str) -> None:
     """The error, the rule with both versions, and the changes, the smallest first."""
     given, what, why, fix = CASES[name]
-    assert recorded(explain(given)) == {"kind": "skew", "what": what, "why": why, "fix": fix}
+    assert recorded(explain(given)) == {"kind": "skew", "what": what, "why": why, "suggestion": fix}
 
 
 WORDS = {
@@ -452,7 +452,7 @@ def test_a_linker_that_failed() -> None:
         "kind": "linker",
         "what": "CUDA_ERROR_UNKNOWN (999): cuLinkAddData_v2",
         "why": "the linker's process ended",
-        "fix": [
+        "suggestion": [
             "run the test again; the code that it links need not be wrong",
             "if it happens again, let the machine or the container have more memory and more processes",
         ],
@@ -462,7 +462,7 @@ def test_a_linker_that_failed() -> None:
 def test_an_open_capture() -> None:
     """The test that left the capture open is named, and where to end it; if it is the same, what to do instead."""
     own = recorded(causes.open_capture("900", ""))
-    assert (own["kind"], own["what"], own["fix"][0]) == (
+    assert (own["kind"], own["what"], own["suggestion"][0]) == (
         "open_capture",
         "900",
         "do this before the capture begins or after it ends",
@@ -472,7 +472,10 @@ def test_an_open_capture() -> None:
         "kind": "open_capture",
         "what": "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900)",
         "why": "a.py::test_b began to capture a stream and did not end it; until then other calls of the process fail",
-        "fix": ["end it there with cuStreamEndCapture, also where the test fails", "--cudalink-processes=isolated"],
+        "suggestion": [
+            "end it there with cuStreamEndCapture, also where the test fails",
+            "--cudalink-processes=isolated",
+        ],
     }
 
 
@@ -484,7 +487,7 @@ def test_an_invalid_capture(nodeid: str, where: str, by_mode: bool) -> None:
         "kind": "open_capture",
         "what": "901",
         "why": f"cuMemAlloc {where}is a call that a capture forbids, and it invalidated the capture of a stream",
-        "fix": [
+        "suggestion": [
             "call cuMemAlloc before the capture begins or after it ends",
             *["capture with CU_STREAM_CAPTURE_MODE_RELAXED"][:by_mode],
         ],
@@ -497,5 +500,5 @@ def test_a_call_that_is_not_emulated() -> None:
         "kind": "not_emulated",
         "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel",
         "why": "it does not execute kernels",
-        "fix": ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
+        "suggestion": ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
     }

@@ -167,7 +167,7 @@ def test_nvjitlink_explains_a_newer_input(run, toolkit) -> None:
     assert "NVJITLINK_ERROR_PTX_COMPILE (4): nvJitLinkAddData of PTX" in tests["test_ptx"].cause["what"]
     assert tests["test_ours"].cause["what"].startswith("VersionSkewError: a link of PTX")
     assert tests["test_ours"].cause["why"] == tests["test_ptx"].cause["why"]
-    assert any(NVJITLINK in fix for fix in tests["test_ptx"].cause["fix"])
+    assert any(NVJITLINK in fix for fix in tests["test_ptx"].cause["suggestion"])
     assert tests["test_other"].cause is None
 
 

@@ -88,7 +88,7 @@ def test_the_facts_of_a_test() -> None:
         ("cudalink.cause", "error  x\nwhy    y\nfix    z"),
     ]
     plain = seen.as_json()
-    written = {"kind": "skew", "what": "x", "why": "y", "fix": ["z"]}
+    written = {"kind": "skew", "what": "x", "why": "y", "suggestion": ["z"]}
     assert (plain["cause"], plain["links"], type(plain["links"])) == (written, {"a/none": 1, "b/driver": 2}, dict)
     seen.refuse(Finding("error", "last", evidence=(("cuC", ""),)))
     assert (seen.cause, seen.refused) == (cause, [{"function": "cuC", "note": ""}])
@@ -261,11 +261,11 @@ def test_what_a_test_leaves_is_destroyed(left: bool) -> None:
     ("finding", "strict", "outcome", "longrepr"),
     [
         (Finding("error", "text", kind="T"), False, "failed", "text"),
-        (Finding("error", "text", why="message", kind="T"), False, "failed", "message"),
+        (Finding("error", "message", evidence=("text",), kind="T"), False, "failed", "message\ntext"),
         (Finding("warning", "text", kind="T"), False, "passed", None),
-        (Finding("warning", "text", why="message", kind="T"), True, "failed", "text"),
+        (Finding("warning", "message", evidence=("text",), kind="T"), True, "failed", "text"),
         (Finding("note", "text", kind="T"), False, "passed", None),
-        (Finding("unknown", "text", why="message", kind="T"), False, "skipped", ("f.py", 5, "Skipped: message")),
+        (Finding("unknown", "message", evidence=["text"], kind="T"), False, "skipped", ("f.py", 5, "Skipped: message")),
     ],
 )
 def test_verdicts_of_a_test(finding: Finding, strict: bool, outcome: str, longrepr: object) -> None:
@@ -287,13 +287,13 @@ def test_verdicts_of_a_test(finding: Finding, strict: bool, outcome: str, longre
 
 def test_a_test_without_a_line() -> None:
     """A test that does not know its line is skipped in the first."""
-    run, _ = watched(call=Finding("unknown", "text", why="why", kind="T"))
+    run, _ = watched(call=Finding("unknown", "why", kind="T"))
     assert reported(run, "call").longrepr == ("f.py", 1, "Skipped: why")
 
 
 def test_what_a_check_shows_is_safe() -> None:
     """No title, text or message reaches a terminal with its escape sequences."""
-    run, _ = watched(call=Finding("unknown", "text\x1b[1m", why="why\x1b[1m", kind="T\x1b[1m"))
+    run, _ = watched(call=Finding("unknown", "why\x1b[1m", evidence=("text\x1b[1m",), kind="T\x1b[1m"))
     report = reported(run, "call")
     ((title, text),) = report.sections
     assert [shown for shown in (title, text, report.longrepr[2]) if "\x1b" in text] == []
@@ -309,11 +309,10 @@ def test_how_a_report_fails() -> None:
 @pytest.mark.parametrize(
     ("finding", "strict", "notes", "problems", "warning"),
     [
-        (Finding("error", "text", why="message", kind="T"), False, [], ["text"], []),
+        (Finding("error", "text", evidence=("more",), kind="T"), False, [], ["text"], []),
         (Finding("note", "text", kind="T"), False, ["text"], [], []),
         (Finding("warning", "text", kind="T"), False, [], [], [(pytest.PytestWarning, "text", 2)]),
-        (Finding("warning", "text", why="message", kind="T"), False, [], [], [(pytest.PytestWarning, "message", 2)]),
-        (Finding("warning", "text", why="message", kind="T"), True, [], ["text"], []),
+        (Finding("warning", "text", kind="T"), True, [], ["text"], []),
     ],
 )
 @pytest.mark.parametrize("where", ["between", "end", "finish"])

@@ -424,7 +424,7 @@ def test_a_runtime_that_needs_a_newer_driver(bare, text: str, version, monkeypat
 NO_DRIVER = {
     "kind": "no_driver",
     "why": "this process finds no CUDA driver, real or emulated",
-    "fix": ["REMEDY", "with a GPU, install the NVIDIA driver"],
+    "suggestion": ["REMEDY", "with a GPU, install the NVIDIA driver"],
 }
 
 
@@ -625,7 +625,7 @@ def test_a_process_that_died_of_a_refused_call(unsupported: str) -> None:
     seen = causes.explain_crash(run, ("cuA", "no"), last)
     assert seen.kind == "cudalink: not emulated"
     severity = "unknown" if unsupported == "skip" else "note"
-    assert (seen.what, seen.severity) == (f"cuA: no\n\n{ADVICE}", severity)
-    assert seen.why == "cudalink: needs a real driver: cuA is not emulated"
+    assert ("\n".join(seen.evidence), seen.severity) == (f"cuA: no\n\n{ADVICE}", severity)
+    assert seen.what == "cudalink: needs a real driver: cuA is not emulated"
     assert last.cudalink["refused"] == [{"function": "cuA", "note": "no"}]
     assert last.cudalink["cause"]["why"] == "no"

@@ -34,13 +34,13 @@ SKEW = {
     "kind": "skew",
     "what": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0, sm_90",
     "why": "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0",
-    "fix": ["compile with CUDA 12.9", "link the PTX with nvJitLink"],
+    "suggestion": ["compile with CUDA 12.9", "link the PTX with nvJitLink"],
 }
 LAUNCH = {
     "kind": "not_emulated",
     "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel is not emulated",
     "why": "an emulated driver executes no kernels",
-    "fix": ["skip the test: --cudalink-unsupported=skip"],
+    "suggestion": ["skip the test: --cudalink-unsupported=skip"],
 }
 _TEST = "tests/test_a.py::test"
 _DRIVER = {"requested": "13.0", "found": "13.0", "source": "cuDriverGetVersion", "kind": "emulated"}

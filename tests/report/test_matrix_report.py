@@ -227,7 +227,7 @@ def test_failures_of_one_cause_are_one_group() -> None:
 
 def test_a_cause_of_another_kind_is_another_group() -> None:
     every = [("a", "x", "p"), ("b", "x", "p"), ("a", "y", "p"), ("a", "", "q"), ("a", "", "q"), ("a", "", "r")]
-    causes = [{"kind": kind, "why": why, "what": what, "fix": []} for kind, why, what in every]
+    causes = [{"kind": kind, "why": why, "what": what, "suggestion": []} for kind, why, what in every]
     details = {str(number): Detail(cause=cause) for number, cause in enumerate(causes)}
     groups = MatrixReport([cell("c", dict.fromkeys(details, "F"), details=details)]).groups
     assert [group.tests for group in groups] == [("3", "4"), ("0",), ("1",), ("2",), ("5",)]
@@ -266,7 +266,7 @@ def test_a_skip_that_has_only_a_reason() -> None:
     skipped = cell("a", {"t": "U", "u": "S"}, details={"t": Detail(reason), "u": Detail(reason, cause=LAUNCH)})
     why = "only a driver with a GPU does what this test asks for"
     fix = ["run the test in a cell with a GPU"]
-    record = {"kind": "not_emulated", "what": reason, "why": why, "fix": fix}
+    record = {"kind": "not_emulated", "what": reason, "why": why, "suggestion": fix}
     assert skipped.causes == {"t": cause_of(record)}
 
 

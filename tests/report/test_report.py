@@ -274,7 +274,7 @@ def test_rows_of_tables() -> None:
     cell = CellRun("a", finished=True, verdicts=unknown, libraries=loaded, durations={"t": 0.12345}, unlinked_modules=1)
     views_of_cell = tables(cell)
     words = "a (and 1 other for the same cause)"
-    assert views_of_cell["verdicts"].rows == (("insufficient metadata", "driver", words, "a"),)
+    assert views_of_cell["verdicts"].rows == (("insufficient metadata", "driver", words, "", "a"),)
     assert [row[:1] + row[3:5] for row in views_of_cell["libraries"].rows] == [
         ("liba", "", "not known"),
         ("libb", "x and 2 more", "x, y and 1 more"),

@@ -78,7 +78,7 @@ def test_counts_in_words() -> None:
 
 def test_explanation_has_a_line_for_each_fix() -> None:
     """The block of a cause names the error, the reason and each change that helps, and is safe to show."""
-    given = {"kind": "skew", "what": "2\n2", "why": "too\x1bnew", "fix": ["compile\tolder", "install newer"]}
+    given = {"kind": "skew", "what": "2\n2", "why": "too\x1bnew", "suggestion": ["compile\tolder", "install newer"]}
     cause = wording.cause_of(given)
     assert wording.cause_record(cause) == given
     rest = "\nwhy    too\\x1bnew\nfix    compile older\n       install newer"

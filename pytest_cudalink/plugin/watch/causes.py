@@ -20,7 +20,7 @@ from ...report.wording import cause_record, explanation, not_emulated
 from ..records import LEDGER
 from ..run import MakesCollectReport, Run
 from . import DESCENDANTS
-from .check import Check, Phase
+from .check import Check, Phase, section_of
 
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
@@ -285,7 +285,7 @@ class Causes(Check):
         if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
             cause = self._of(call.excinfo.value)
             if cause is not None:
-                report.sections.append(_shown(_section(cause)))
+                report.sections.append(section_of(_section(cause)))
                 report.cudalink_cause = cause_record(cause)  # type: ignore[attr-defined]
 
 
@@ -307,7 +307,7 @@ def explain_unasked(
 ) -> None:
     """Explain a failure for want of a driver in a run for which nothing asks; of other failures it knows nothing."""
     if report.failed and (cause := _missing_driver(error, config)) is not None:
-        report.sections.append(_shown(_section(cause)))
+        report.sections.append(section_of(_section(cause)))
 
 
 def _missing_driver(error: BaseException, config: pytest.Config) -> Finding | None:
@@ -334,13 +334,9 @@ def _not_emulated(*calls: tuple[str, str]) -> Finding:
 def _section(cause: Finding, *, skips: bool = False) -> Finding:
     if not cause.evidence:
         return Finding("note", explanation(cause), kind=_WHY)
-    text = "\n".join([*(f"{function}: {note}" for function, note in cause.evidence), "", _ADVICE])
+    text = (*(f"{function}: {note}" for function, note in cause.evidence), "", _ADVICE)
     reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in cause.evidence])}"
-    return Finding("unknown" if skips else "note", text, why=reason, kind=_NOT_EMULATED)
-
-
-def _shown(finding: Finding) -> tuple[str, str]:
-    return finding.kind, finding.what
+    return Finding("unknown" if skips else "note", reason, evidence=text, kind=_NOT_EMULATED)
 
 
 def _telling(error: BaseException, words: str) -> str:

@@ -15,7 +15,12 @@ from ..run import MakesReport, Run, RunPart
 
 def _safe(finding: Finding) -> Finding:
     """Return what is safe to show: a check has texts of processes, libraries and kernels."""
-    return replace(finding, kind=line(finding.kind), what=block(finding.what), why=block(finding.why))
+    return replace(finding, kind=line(finding.kind), what=block(finding.what))
+
+
+def section_of(finding: Finding) -> tuple[str, str]:
+    """Return title and text of the section that shows a finding: its evidence, or else what it is."""
+    return finding.kind, block("\n".join(finding.evidence)) or finding.what
 
 
 class Phase:
@@ -35,9 +40,9 @@ class Phase:
 class Check(RunPart):
     """A part of a run that watches something; `Reporter` calls the methods in this order, as far as a check has them.
 
-    Of a `Finding`, `kind` is the title of its section, and `why` the failure, the warning outside of tests or the
-    reason of a skip, by default `what`. An error fails the test, or the run outside of tests; a warning does where the
-    run turns warnings into errors; a note fails nothing. An unknown skips the test, which failed.
+    Of a `Finding`, `kind` is the title of its section, and `evidence` the text there, by default `what`, which is the
+    reason of a skip and the first line of a failure. An error fails the test, or the run outside of tests; a warning
+    does where the run turns warnings into errors; a note fails nothing. An unknown skips the test, which failed.
     """
 
     category: type[Warning] = pytest.PytestWarning  # of its warnings
@@ -158,20 +163,21 @@ class Reporter(RunPart):
     ) -> None:
         """Show what was seen under the report of a test, and let it count."""
         for finding in map(_safe, findings):
+            title, text = section = section_of(finding)
             match finding.severity:
                 case "error":
-                    fail_with(report, item, finding.kind, finding.what, finding.why)
+                    fail_with(report, item, title, text, f"{finding.what}\n{text}" if finding.evidence else "")
                 case "warning":
                     try:
-                        item.warn(category(finding.what))
+                        item.warn(category(text))
                     except category:
-                        fail_with(report, item, finding.kind, finding.what)
+                        fail_with(report, item, title, text)
                 case "note":
-                    report.sections.append((finding.kind, finding.what))
+                    report.sections.append(section)
                 case "unknown":
-                    report.sections.append((finding.kind, finding.what))
+                    report.sections.append(section)
                     path, number, _ = item.reportinfo()
-                    skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {finding.why}"))
+                    skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {finding.what}"))
 
     def show_outside(self, findings: Iterable[Finding] | None, category: type[Warning] = pytest.PytestWarning) -> None:
         """Keep what was seen outside of tests, or in reruns of them, for the summary, or warn of it."""
@@ -190,7 +196,7 @@ class Reporter(RunPart):
                 outside.problems.append(finding.what)
             else:
                 try:
-                    self._run.config.issue_config_time_warning(category(finding.why or finding.what), stacklevel=2)
+                    self._run.config.issue_config_time_warning(category(finding.what), stacklevel=2)
                 except category:
                     outside.problems.append(finding.what)
 

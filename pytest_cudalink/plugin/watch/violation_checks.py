@@ -139,7 +139,7 @@ class ViolationCheck(Check):
         if new:
             text = "\n\n".join(self._described(violation, nodeid) for violation in new)
             number = counted(len(new), *VIOLATIONS[self.name][:2])
-            yield Finding(self._severity, text, why=f"cudalink: {number} {when}:\n{text}", kind=self.title)
+            yield Finding(self._severity, f"cudalink: {number} {when}:", evidence=(text,), kind=self.title)
 
 
 class DriverCheck(ViolationCheck):
@@ -319,7 +319,7 @@ class JitlinkContract(ViolationCheck):
 
     def _seen_outside(self, text: str) -> Finding:
         if self.mode == "report":
-            return Finding("warning", text, why=f"cudalink: outside of tests: {text}", kind=self.title)
+            return Finding("warning", f"cudalink: outside of tests: {text}", kind=self.title)
         return super()._seen_outside(text)
 
     def begin(self, nodeid: str) -> None:

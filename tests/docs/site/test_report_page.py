@@ -139,7 +139,8 @@ def states(folder: Path) -> MatrixReport:
     """A few cells in every state at once: long names, a crash, damage, records that differ, unsteered links."""
     long = "tests/" + "a_long_name_" * 20
     place = (f"{long}.py:3", "driver")
-    causes = {"t": LAUNCH, long: {**SKEW, "what": "a_long_name_" * 20, "fix": ["pip install " + "a_long_name_" * 20]}}
+    suggestion = ["pip install " + "a_long_name_" * 20]
+    causes = {"t": LAUNCH, long: {**SKEW, "what": "a_long_name_" * 20, "suggestion": suggestion}}
     state = {"end": False, "unsteered": [place], "modules": 3, "causes": causes}
     first = write(folder, "a", {"t": "passed", "d": "cut", long: "failed"}, **state)
     first.write_text(first.read_text() + "not JSON\n{}\n")
