@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -294,7 +293,7 @@ def _skip_unemulated(config: pytest.Config) -> NoReturn:
 
 
 @pytest.fixture
-def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
+def emulated_driver(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
     """The emulated driver: version, arch, events, inject, violations. Faults are removed when the test ends.
 
     A fault that no call triggered is a `pytest.PytestWarning`: the test did not see what it should see.
@@ -314,7 +313,7 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
         raise
     for function in untriggered:
         msg = f"cudalink: the fault injected into {function} was never triggered in this test"
-        warnings.warn(pytest.PytestWarning(msg), stacklevel=1)
+        request.node.warn(pytest.PytestWarning(msg))
 
 
 @pytest.fixture

@@ -43,10 +43,9 @@ def _check_seconds(value: str) -> None:
 
 
 def _check_faults(value: str) -> None:
-    if value:
-        from ..emulator import faults, supported_versions
+    from ..emulator import faults, supported_versions
 
-        faults.parse(value, supported_versions()[-1])  # valid function names do not depend on the version
+    faults.parse(value, supported_versions()[-1])  # valid function names do not depend on the version
 
 
 #: What a fault sweep can add to the calls of the driver.
@@ -56,7 +55,7 @@ COMPILER: Final = "NVRTC"
 
 def check_sweep(value: str) -> None:
     """Raise ValueError with what was expected instead of a request for a fault sweep."""
-    if value in ("", "likely", "all", "resume"):
+    if value in ("likely", "all", "resume"):
         return
     from ..emulator import faults, supported_versions
     from ..emulator.control import STAYS
@@ -165,11 +164,6 @@ def _ranges(numbers: Iterable[int]) -> str:
     return ",".join(texts)
 
 
-def _check_schedules(value: str) -> None:
-    if value:
-        parse_schedules(value)
-
-
 def _check_required(value: str) -> None:
     words = {word.strip() for word in value.split(",")}
     if value not in ("auto", "none") and not words <= {"driver", "links"}:
@@ -195,7 +189,7 @@ _CHECKS: Final = {
     "faults": _check_faults,
     "fault_sweep": check_sweep,
     "fault_budget": _check_budget,
-    "schedules": _check_schedules,
+    "schedules": parse_schedules,
     "sticky_deadline": _check_seconds,
     "require": _check_required,
     "provenance": _check_provenance,

@@ -474,6 +474,7 @@ def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, words)
     monkeypatch.setenv("CUDALINK_FAULTS", "lost=46")
     result = run("-q", "--cudalink-device=sm_80", *words)
     said = "device sm_80 (from option), faults lost=46 (from environment CUDALINK_FAULTS)"
+    result.assert_outcomes(passed=1, warnings=1)
     (line,) = [line for line in result.outlines if "PytestConfigWarning: " in line]
     assert f"cudalink: ignored, because this run has no emulated driver: {said}; --cudalink-driver=" in line
     if "--cudalink-driver=absent" in words:
@@ -543,12 +544,14 @@ def test_injecting(run, pytester) -> None:
                 emulated_driver.lose_device(-5)
 
         def test_never_met(emulated_driver):
+            emulated_driver.control.inject("cuLinkCreate", 2)  # not of the fixture, which ends it
             emulated_driver.inject("cuLinkAddData", 2)
         """
     )
     result = run("--cudalink-driver=13.0")
     result.assert_outcomes(passed=7, warnings=1)
-    result.stdout.fnmatch_lines(["*the fault injected into cuLinkAddData_v2 was never triggered in this test*"])
+    said = "cudalink: the fault injected into cuLinkAddData_v2 was never triggered in this test"
+    result.stdout.fnmatch_lines([f"*test_injecting.py:*: PytestWarning: {said}"])
 
 
 def test_command(toolchain, tmp_path) -> None:

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Callable
+from ctypes import c_void_p
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, violation_of_wait, waits
+from pytest_cudalink.plugin import fixtures
 from tests.planted import expected
 
 #: Lets the check close gates, as on a GPU, although the driver is an emulated one.
@@ -134,6 +137,12 @@ def test_planted_waits(check: Callable[..., str]) -> None:
     for name, ((_, python, native),) in named.items():
         assert any(line.endswith(f" in {name}") for line in python), python
         assert native[0].startswith("libcuda.so")
+
+
+def test_handles_of_streams() -> None:
+    """A stream is a number, one of ctypes, or has what cuda.core gives other libraries."""
+    given = SimpleNamespace(__cuda_stream__=lambda: (0, 7))
+    assert [*map(fixtures._handle, (7, c_void_p(7), given, c_void_p()))] == [7, 7, 7, 0]
 
 
 def test_no_gates(run_pytest, pytester, toolchain) -> None:

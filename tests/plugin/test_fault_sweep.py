@@ -116,15 +116,19 @@ def test_output_of_runs_side_by_side(swept, pytester: pytest.Pytester) -> None:
         import ctypes, os
         FILE = os.fstat(1).st_ino
         cuda = ctypes.CDLL("libcuda.so.1")
+        def is_passed_on(number):
+            try: return os.get_inheritable(number)
+            except OSError: return False
         def test():
+            passed_on = [number for number in os.listdir("/proc/self/fd") if is_passed_on(int(number))]
             with open("files", "a", encoding="utf-8") as files:
-                files.write("same " if os.fstat(1).st_ino == FILE else "own ")
+                files.write(f"{os.fstat(1).st_ino == FILE}{sorted(passed_on)}\\n")
             assert cuda.cuInit(0) == 0
         """
     swept(module, "--capture=fd")
-    files = pytester.path.joinpath("files").read_text(encoding="utf-8").split()
-    assert files[0] == "same"  # of the test itself
-    assert set(files[1:]) == {"own"}
+    files = pytester.path.joinpath("files").read_text(encoding="utf-8").splitlines()
+    assert files[0].startswith("True")  # of the test itself
+    assert set(files[1:]) == {files[0].replace("True", "False")}  # and programs inherit no more of them
 
 
 TWINS = """
@@ -622,10 +626,10 @@ _thread.start_new_thread(threading.Event().wait, ())
 @pytest.mark.slow
 def test_thread_that_runs(swept, pytester: pytest.Pytester) -> None:
     """A copy may lack any lock that a running thread holds: the test is not swept, and the run fails unless allowed."""
-    module = THREADS.format("def spin():\n    while True: pass\nstart(spin, 'spin')")
+    module = THREADS.format("def spin():\n    while True: pass\nstart(spin, 'spin')\nstart(spin, 'turn')")
     result = swept(module, "--cudalink-report=run.jsonl")
     assert result.ret == 1
-    why = "a running thread: 'spin'"
+    why = "a running thread: 'spin', 'turn'"
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 0 runs of 0 of 1 test, 0 findings",

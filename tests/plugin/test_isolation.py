@@ -88,9 +88,13 @@ def test_fixtures_of_wider_scope(run, pytester) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["isolated", "restarted"])
-def test_starts_that_fail_alike(run, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "conftest"),
+    [("isolated", ""), ("restarted", ""), ("isolated", "try: open('f', 'x')\nexcept FileExistsError: os._exit(4)")],
+)
+def test_starts_that_fail_alike(run, pytester, mode: str, conftest: str) -> None:
     """A process that does not reach its test says why, once; where two in a row fail alike, the run ends."""
+    pytester.makeconftest(f"import os\n{conftest}")
     result = run(
         """
 if elsewhere(): raise RuntimeError('not here')
@@ -102,8 +106,8 @@ def test_it(i): pass
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 4"])
     result.stdout.fnmatch_lines(["!*cudalink: two processes in a row ended with exit code 4 *test_it*; no further*"])
-    assert result.stdout.str().count("E   RuntimeError: not here") == 1
-    assert result.parseoutcomes()["errors"] <= 2
+    assert result.stdout.str().count("E   RuntimeError: not here") == (not conftest)
+    assert result.parseoutcomes()["errors"] == (1 if conftest else 2)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +293,7 @@ def test_all_outside_of_the_rootdir(run, pytester) -> None:
     """The option isolates every test, in classes and sub-folders too, which are found and keep their names."""
     pytester.mkdir("settings").joinpath("pytest.ini").write_text("[pytest]\n")
     pytester.mkdir("cases")
-    arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated", "-k", "test")
+    arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated", "-k", "test", "-s")
     module = """
 class TestGroup:
     @pytest.mark.parametrize("name", ["a::b"])
@@ -297,15 +301,64 @@ class TestGroup:
         assert elsewhere()
         link()
 
+def test_fails(): assert print("echo" + "ed")
+
 def test_crash(): os.abort()
 """
     result = run(module, *arguments, file="cases/test_there.py")
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
+    assert result.stdout.str().count("echoed") == 1
+    result.stdout.no_fnmatch_line("*cannot be written*")
     record = read(pytester.path / "run.jsonl")
     assert {test.nodeid for test in record.tests} == {start.nodeid for start in record.starts}
     (link,) = record.links
     assert link.nodeid in {test.nodeid for test in record.tests}
+
+
+def test_crashes_that_look_alike(run, pytester) -> None:
+    """Two that die in one fixture end no run; each has its phase and its last words, and its process what it needs."""
+    pytester.makepyfile(test_other="open('imported', 'a').write('1')\ndef test(): pass\n")
+    pytester.makeconftest(
+        "def pytest_runtest_logfinish(nodeid, location): pass\n"
+        "def pytest_report_from_serializable(config, data): pass\n"
+    )
+    result = run(
+        """
+@pytest.fixture
+def dies():
+    os.write(2, b"last \\xff word\\n")
+    os._exit(3)
+@pytest.fixture
+def dies_late():
+    yield
+    os._exit(3)
+
+@isolated
+def test_1(dies): pass
+@isolated
+def test_2(dies): pass
+@isolated
+def test_3(dies_late): link()
+@isolated
+def test_4(): assert type(sys.stdout).__name__ == "CaptureIO"
+def test_5(): pass
+""",
+        "--capture=sys",
+        "-ocudalink_events=events.jsonl",
+    )
+    result.assert_outcomes(passed=4, errors=3)
+    result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 3", "  last \ufffd word"])
+    result.stdout.no_fnmatch_line("last lines of stdout:")
+    assert pytester.path.joinpath("imported").read_text() == "1"
+    record = read(pytester.path / "run.jsonl")
+    assert [crash.exitcode for crash in record.crashes] == [3, 3, 3]
+    assert len(record.tests) == 6
+    assert max(test.duration for test in record.tests) < 60
+    (asked,) = record.asked
+    assert (asked.what, asked.due, asked.happened) == ("isolation", 4, 4)
+    events = pytester.path.joinpath("events.jsonl").read_text().splitlines()
+    assert "cuLinkComplete" in {json.loads(line).get("call") for line in events}
 
 
 @pytest.mark.apart

@@ -72,8 +72,10 @@ CHECKS = (
     "or a value alone for all"
 )
 PROCESSES = "shared|isolated|restarted, sticky=replace|stop|off, deadline=SECONDS"
+SECOND = "such as 0:2/5 for the second of five machines"
 #: A value for each setting of which not every word is one.
-EXAMPLES = {"faults": "cuLinkCreate:1=2", "fault_sweep": "all", "fault_budget": "5", "schedules": "20"}
+EXAMPLES = {"faults": "cuLinkCreate:1=2", "fault_sweep": "all", "fault_budget": "0:5/5", "schedules": "20"}
+EXAMPLES["require"] = "driver,links"
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=[option.name for option in OPTIONS])
@@ -121,7 +123,7 @@ def test_processes() -> None:
     ("calls", "is_one"),
     [
         ("likely+nvJitLink+NVRTC", True),
-        ("cuMemAlloc+NVRTC+nvJitLink", True),
+        ("cuInit, cuMemAlloc+NVRTC+nvJitLink", True),
         ("3:18:function+NVRTC", True),
         ("3:0", False),  # a call that succeeds tests no error path
         ("3:18", False),
@@ -161,7 +163,9 @@ def test_the_header_says_who_set_it(run, monkeypatch) -> None:
     result.stdout.fnmatch_lines([said])
 
 
-@pytest.mark.parametrize(("words", "shown"), [(("--cudalink-driver=13.0",), False), (("--force-backend=each",), True)])
+@pytest.mark.parametrize(
+    ("words", "shown"), [(("--cudalink-driver=0", "--cudalink-driver=13.0"), False), (("--force-backend=each",), True)]
+)
 def test_the_header_has_the_policy_where_it_decides(words: tuple[str, ...], shown: bool, run) -> None:
     """It is that of the bundled linker, which most runs do not use."""
     result = run("def test(): pass", *words)
@@ -177,6 +181,7 @@ def test_the_header_has_the_policy_where_it_decides(words: tuple[str, ...], show
         ("nvjitlink", ["13"], "expected auto, absent, or a CUDA release such as 13.0"),
         ("checks", ["lifetime=off"], f"'lifetime=off' is unknown; expected {CHECKS}; did you mean lifetimes=off?"),
         ("processes", ["isolate"], f"'isolate' is unknown; expected {PROCESSES}; did you mean isolated?"),
+        ("fault_budget", ["many", "0:3/2"], f"expected a number of runs, 0 for no limit, or RUNS:K/N {SECOND}"),
         ("processes", ["deadline=0", "sticky=off,deadline=x"], "deadline: expected a number of seconds, 1 to 86400"),
         (
             "provenance",
@@ -546,7 +551,8 @@ def test_what_asks(run, pytester, monkeypatch, source, arguments) -> None:
     result = run(f"import ctypes\n{module}", *words, *arguments, ini=more.get("ini", ""))
     result.assert_outcomes(passed=1)
     if not arguments and source != "fixture by name":
-        result.stdout.fnmatch_lines(["cudalink: backend auto, *"])
+        early = source in ("option", "ini", "variable", "hook")
+        result.stdout.fnmatch_lines(["cudalink: backend auto, *", "collected *"][:: 1 if early else -1])
 
 
 def test_fixtures_switch_and_restore(run) -> None:

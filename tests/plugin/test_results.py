@@ -98,7 +98,7 @@ EXPECTED = {
 @pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_every_outcome(run, pytester, arguments) -> None:
     """Each test once, with its outcome, links, and what was documented or missing; the same in other processes."""
-    result, record = run(OUTCOMES, "--junitxml=junit.xml", *arguments)
+    result, record = run(OUTCOMES, "--junitxml=junit.xml", "-v", *arguments)
 
     assert outcomes(record) == EXPECTED
     tests = {test.nodeid.rpartition("::")[2]: test for test in record.tests}
@@ -138,10 +138,12 @@ def test_every_outcome(run, pytester, arguments) -> None:
             "*= cudalink =*",
             "bundled: 4 links (3 on the driver, 1 on nvJitLink)",
             "1 test failed as documented (driver >= 13.5 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            "  test_it.py::test_documented",
             "2 tests were skipped: they need driver >= 13.2",
         ],
         consecutive=True,
     )
+    result.stdout.no_fnmatch_line("*cudalink guard rails*")
 
     suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
     of_suite = {entry.get("name"): entry.get("value") for entry in suite.findall("properties/property")}
@@ -167,6 +169,7 @@ def test_environment(run, toolkit, pytester, monkeypatch) -> None:
     environment = record.run
     assert environment.cell == "a-cell"
     assert environment.python == ".".join(map(str, sys.version_info[:3]))
+    assert (environment.pytest, record.asked) == (pytest.__version__, [])
     assert "--cudalink-report=run.jsonl" in environment.argv
     assert environment.settings["driver"] == {"value": "13.0", "source": "option"}
     assert environment.settings["policy"]["source"] == "default"
@@ -300,7 +303,7 @@ link("driver")
 
 def test_group(subtests):
     for i in range(2):
-        with subtests.test("part", i=i, name="it's"):
+        with subtests.test("part", i=i, name="it's", pair="'a', 1"):
             assert i != 1
 """
     options = ("--continue-on-collection-errors", *arguments)
@@ -312,8 +315,8 @@ def test_group(subtests):
     }
     assert (test.outcome, test.links, "subtest" in test.reason) == ("failed", 0, True)
     assert test.subtests == [
-        {"description": "part i=0 name=it's", "outcome": "passed"},
-        {"description": "part i=1 name=it's", "outcome": "failed"},
+        {"description": "part i=0 name=it's pair='a', 1", "outcome": "passed"},
+        {"description": "part i=1 name=it's pair='a', 1", "outcome": "failed"},
     ]
     assert [link.nodeid for link in record.links] == [None]
     result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])

@@ -198,7 +198,7 @@ class Child:
             self._open(self._task.reports)
             guard = run_of(item.config).get(STICKY)
             ends = guard is not None and guard.found is not None
-            self._reply(status=0, ends=ends)
+            self._reply(ends=ends)
             return ends
         self._reply(pid=child)
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
@@ -341,7 +341,7 @@ def _hazard(run: Run, *, again: bool) -> str:
             if str(descriptor.readlink()).startswith("/dev/nvidia"):
                 return "collecting the tests initialized the driver"
     with suppress(OSError):  # not every kernel lists them
-        if own.joinpath("task", str(os.getpid()), "children").read_text(encoding="ascii").strip():
+        if own.joinpath("task", str(os.getpid()), "children").read_bytes().strip():
             return "collecting the tests started a process that still runs"
     present = run.emulated
     if present is not None and not again and any(event.get("call") == "cuInit" for event in present.events()):

@@ -129,13 +129,13 @@ class Isolation:
             # pytest's own exit code after the last report is authoritative; a shared process goes on
             orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == given.ended)
             refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not reports  # before there was a session
-            shown = self._repeats(item, end, folder, failed=not (given.began or reports or end.stopped))
+            shown = self._repeats(item, end, folder, failed=not (given.began or end.stopped))
             if not (complete and orderly):
                 crashed = not (orderly or refused or end.stopped)
                 last = crash_events(str(folder / "events"), None)
                 call = refused_last(last) if crashed and not complete else None
                 skips = call is not None and self._run.settings.unsupported.value == "skip"
-                story = block(_story(end, last, folder, started=bool(reports)))
+                story = block(_story(end, last, folder, started=given.began))
                 if shown:
                     story = f"cudalink: the process of this test {end}, as that of {shown} did"
                 if crashed and not skips:
@@ -201,7 +201,7 @@ class Isolation:
         if (file := self._run.get(RECORD_FILE)) is not None:
             from ...report.records import CrashRecord
 
-            file.write(CrashRecord, end, nodeid=nodeid, worker=self._run.worker, last_events=last, frames=frames)
+            file.write(CrashRecord, end, nodeid=nodeid, last_events=last, frames=frames)
 
 
 def _story(end: ProcessEnd, last: Sequence[str], folder: Path, *, started: bool) -> str:
@@ -221,10 +221,8 @@ def _pass_on_events(run: Run, events: Path) -> None:
     given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
     if given and events.exists():
         try:
-            with Path(given).open("ab", buffering=0) as file:
-                content = events.read_bytes()
-                if file.write(content) != len(content):
-                    lose_events(run, "an event was cut")
+            with Path(given).open("ab") as file:
+                file.write(events.read_bytes())
         except OSError as error:
             lose_events(run, error.strerror or str(error))
 
@@ -233,7 +231,7 @@ def _last_lines(file: Path) -> list[str]:
     """Return what faulthandler says of the test's own frames, innermost first; otherwise the end of the text."""
     if not file.exists():
         return []
-    lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    lines = file.read_bytes().decode(errors="replace").strip().splitlines()
     fatal = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if fatal is None:
         return lines[-_LAST_LINES:]

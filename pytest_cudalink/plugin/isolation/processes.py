@@ -49,7 +49,7 @@ def start_failure(end: ProcessEnd, folder: Path, item: pytest.Item) -> str:
     `folder`: where its output is.
     """
     files = [folder / name for name in ("stderr", "stdout")]
-    said = [file.read_text(encoding="utf-8", errors="replace").splitlines() for file in files if file.exists()]
+    said = [file.read_bytes().decode(errors="replace").splitlines() for file in files if file.exists()]
     errors = [line for lines in said for line in lines if line.startswith("E ")]
     last = [line for lines in said for line in lines[-1:]]
     text = "\n".join([str(end), *(errors or last)])
@@ -156,7 +156,7 @@ class ServerProcess:
                 os.close(pipe)
             if not self._reply():
                 ended = self.failed = self._ended()
-                words = [(folder / name).read_text(errors="replace").strip() for name in ("stdout", "stderr")]
+                words = [(folder / name).read_bytes().decode(errors="replace").strip() for name in ("stdout", "stderr")]
                 said = "\n".join(filter(None, words)).rpartition("\n")[2]
                 self.refusal = f"the process that collects the tests {ended}" + (f": {said}" if said else "")
         except BaseException:

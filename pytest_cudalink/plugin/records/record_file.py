@@ -77,7 +77,6 @@ class RecordFile(RunPart):
         """Drop the record of an earlier run from the file, once this one has run all of its tests."""
         if self._earlier is not None and self._earlier <= set(tests):
             self.writer.drop_before(self._earlier_size)
-            self._earlier = None
 
     def _watch(self) -> None:
         """Let a fatal signal write its event."""
@@ -152,8 +151,10 @@ class RecordFile(RunPart):
         return True
 
     def write(self, kind: Any, event: object, **more: Any) -> None:
-        """Write a record of what happened, whose other fields have the names of its attributes."""
+        """Write a record of what happened here, whose other fields have the names of its attributes."""
         values = {name: getattr(event, name) for name in kind.__struct_fields__ if hasattr(event, name)}
+        if "worker" in kind.__struct_fields__:
+            values["worker"] = self._run.worker
         self.writer.write(kind(**{**values, **more}))
 
     # -- the plugin's hooks
@@ -162,14 +163,14 @@ class RecordFile(RunPart):
         if not self._run.is_repeated:
             inputs = [{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs]
             versions = {"driver": event.driver, "nvjitlink": event.nvjitlink}
-            self.write(records.LinkRecord, event, worker=self._run.worker, inputs=inputs, versions=versions)
+            self.write(records.LinkRecord, event, inputs=inputs, versions=versions)
 
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
         if not self._run.is_repeated:
-            self.write(records.UnsteeredRecord, link, nodeid=nodeid, worker=self._run.worker)
+            self.write(records.UnsteeredRecord, link, nodeid=nodeid)
 
     def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
-        self.write(records.LibraryRecord, library, nodeid=nodeid, worker=self._run.worker, during=during)
+        self.write(records.LibraryRecord, library, nodeid=nodeid, during=during)
 
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if not self._run.is_repeated:

@@ -227,10 +227,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def _start_session(run: Run) -> None:
     config = run.config
     run.part(Ends)
-    adds_up = not run.reports_elsewhere
     if run.settings.report.value:
         file = run.part(records.RECORD_FILE)
-        if adds_up:
+        if not run.reports_elsewhere:
             run.part(records.RESULTS)
             file.write_run()
     if account.blocked_lines(config):
@@ -239,11 +238,10 @@ def _start_session(run: Run) -> None:
     for key, setting in zip(hostile.RERUNS, (run.settings.fault_sweep, run.settings.schedules), strict=True):
         if setting.value and not run.is_isolated:
             run.part(key)  # in a controller of xdist, it adds up what the workers found
-    if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
+    if run.settings.properties.value == "on" and pytest_private.writes_junit(config):
         from ..records.results import add_properties, environment_facts
 
-        if pytest_private.writes_junit(config):
-            add_properties(config, environment_facts())
+        add_properties(config, environment_facts())
     if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
         run.part(watch.GUARD).start()
 
@@ -316,7 +314,7 @@ def _select(session: pytest.Session, run: Run) -> None:
             marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
         except pytest.UsageError as error:
             _refuse(run, error)
-    if run.get(_MARKED_TESTS) is None or session.config.option.collectonly:
+    if session.config.option.collectonly:
         return
     if not any(plan.backend == "driver" for plan in marker.plans(session.items)):
         return

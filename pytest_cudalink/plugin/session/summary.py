@@ -181,7 +181,7 @@ def _guard_rails(
     causes = by_cause(rest)
     for verdicts in causes[:_SHOWN]:
         first = verdicts[0]
-        tests = sorted({f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts})
+        tests = {f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts}
         more = f" and {counted(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
         show(f"{status(first)} ({first['kind']}): {first['what']}")
         for item in first["evidence"]:
@@ -190,7 +190,7 @@ def _guard_rails(
             show(f"    fix: {first['fix']}")
         if first["otherwise"]:
             show(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
-        show(f"    {tests[0]}{more}")
+        show(f"    {min(tests)}{more}")
     if more := and_more(len(causes) - _SHOWN):
         show(more.strip())
     for who in not_routed:
