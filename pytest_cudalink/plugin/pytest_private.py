@@ -50,21 +50,17 @@ def drop_fixtures(session: pytest.Session) -> None:
     state.stack.clear()
 
 
-def drop_captured(config: pytest.Config) -> None:
-    """Drop what pytest has captured and no report shows yet, such as the last words of a forked process that died."""
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    if capture is not None:
-        capture.read_global_capture()
+def own_captured(config: pytest.Config, path: str = "") -> None:
+    """Let this process write what is captured into files that no other process has.
 
-
-def own_captured(config: pytest.Config) -> None:
-    """Let a forked process write what is captured into files that no other process has."""
+    `path`: how the paths of these files begin, which end in "out" and "err"; without it they have no names.
+    """
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     both: Any = getattr(capture, "_global_capturing", None)
-    streams: tuple[Any, ...] = (getattr(both, "out", None), getattr(both, "err", None))
-    for stream in streams:
+    for name in ("out", "err"):
+        stream: Any = getattr(both, name, None)
         if hasattr(stream, "targetfd"):  # other ways of capturing write into the memory of the process
-            file = os.memfd_create("captured")  # no disk: there is one for each copy
+            file = os.open(path + name, os.O_RDWR | os.O_CREAT, 0o600) if path else os.memfd_create("captured")
             os.dup2(file, stream.tmpfile.fileno(), inheritable=False)
             if stream._state == "started":  # noqa: SLF001
                 os.dup2(file, stream.targetfd)

@@ -51,7 +51,7 @@ def records(tmp_path) -> Records:
 def run(records) -> Run:
     """A run that collects results, and whose ledger reads no report."""
     run = begun()
-    file = SimpleNamespace(writer=records, drop_earlier=lambda _tests: None)
+    file = SimpleNamespace(_run=run, writer=records, drop_earlier=lambda _tests: None)
     file.write = MethodType(RecordFile.write, file)
     run.config.pluginmanager.register(file, "cudalink-record-file")
     run.part(RESULTS)

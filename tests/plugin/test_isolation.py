@@ -303,12 +303,14 @@ class TestGroup:
 
 def test_fails(): assert print("echo" + "ed")
 
-def test_crash(): os.abort()
+def test_crash():
+    os.write(2, b"last words")
+    os.abort()
 """
     result = run(module, *arguments, file="cases/test_there.py")
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
-    assert result.stdout.str().count("echoed") == 1
+    assert (result.stdout.str().count("echoed"), result.stderr.str().count("last words")) == (1, 1)
     result.stdout.no_fnmatch_line("*cannot be written*")
     record = read(pytester.path / "run.jsonl")
     assert {test.nodeid for test in record.tests} == {start.nodeid for start in record.starts}

@@ -206,7 +206,6 @@ class Child:
             _, status = os.waitpid(child, 0)
         finally:
             signal.signal(signal.SIGINT, before)
-        pytest_private.drop_captured(session.config)
         self._reply(status=status)
         return False
 
@@ -219,9 +218,10 @@ class Child:
         return _hazard(run_of(self._config), again=bool(request["trials"])) if self._task.mode == "copies" else ""
 
     def _begin(self, reports: str) -> None:
-        """Begin with a test: say in its file that the process has come so far."""
+        """Begin with a test: say in its file that the process has come so far; what is captured outlives it."""
         self._open(reports)
         self._write("began", None)
+        pytest_private.own_captured(self._config, f"{reports}-std")
 
     def _become_single(self, session: pytest.Session, item: pytest.Item) -> None:
         """Make this process, a copy of one that serves or one that was started for it, one that runs a single test."""
@@ -267,7 +267,6 @@ class Child:
                 self._wait_for_some(running)
         finally:
             signal.signal(signal.SIGINT, before)
-        pytest_private.drop_captured(session.config)
         self._reply(done=True)
 
     def _wait_for_some(self, running: dict[int, _Copy]) -> None:

@@ -140,7 +140,7 @@ class Isolation:
                     story = f"cudalink: the process of this test {end}, as that of {shown} did"
                 if crashed and not skips:
                     self._write_crash(item.nodeid, end, last, _last_lines(folder / "stderr"))
-                reports = _with_end(item, reports, story, spent, crashed=crashed)
+                reports = _with_end(item, reports, story, spent, folder, crashed=crashed)
                 if call is not None:
                     from ..watch.causes import explain_crash
 
@@ -229,9 +229,7 @@ def _pass_on_events(run: Run, events: Path) -> None:
 
 def _last_lines(file: Path) -> list[str]:
     """Return what faulthandler says of the test's own frames, innermost first; otherwise the end of the text."""
-    if not file.exists():
-        return []
-    lines = file.read_bytes().decode(errors="replace").strip().splitlines()
+    lines = processes.text_in(file).strip().splitlines()
     fatal = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     if fatal is None:
         return lines[-_LAST_LINES:]
@@ -241,9 +239,9 @@ def _last_lines(file: Path) -> list[str]:
 
 
 def _with_end(
-    item: pytest.Item, reports: Sequence[pytest.TestReport], story: str, spent: float, *, crashed: bool
+    item: pytest.Item, reports: Sequence[pytest.TestReport], story: str, spent: float, folder: Path, *, crashed: bool
 ) -> list[pytest.TestReport]:
-    """Return the reports of a process that died: the phase that it was in has failed."""
+    """Return the reports of a process that died: the phase that it was in has failed, and captured what it wrote."""
     phases = [report for report in reports if pytest_private.subtest_description(report) is None]
     last = phases[-1] if phases else None
     if last is not None and last.when == "teardown":
@@ -258,6 +256,8 @@ def _with_end(
         when = "call"
     failed = _report(item, when, "failed", story, spent)
     failed.cudalink_crashed = crashed  # type: ignore[attr-defined]
+    written = {name: processes.text_in(folder / f"reports-{name}") for name in ("stdout", "stderr")}
+    failed.sections = [(f"Captured {name} {when}", text) for name, text in written.items() if text]
     ended = [] if when == "teardown" else [_report(item, "teardown", "passed", None, 0.0)]
     return [*reports, failed, *ended]
 

@@ -48,8 +48,7 @@ def start_failure(end: ProcessEnd, folder: Path, item: pytest.Item) -> str:
 
     `folder`: where its output is.
     """
-    files = [folder / name for name in ("stderr", "stdout")]
-    said = [file.read_bytes().decode(errors="replace").splitlines() for file in files if file.exists()]
+    said = [text_in(folder / name).splitlines() for name in ("stderr", "stdout")]
     errors = [line for lines in said for line in lines if line.startswith("E ")]
     last = [line for lines in said for line in lines[-1:]]
     text = "\n".join([str(end), *(errors or last)])
@@ -156,7 +155,7 @@ class ServerProcess:
                 os.close(pipe)
             if not self._reply():
                 ended = self.failed = self._ended()
-                words = [(folder / name).read_bytes().decode(errors="replace").strip() for name in ("stdout", "stderr")]
+                words = [text_in(folder / name).strip() for name in ("stdout", "stderr")]
                 said = "\n".join(filter(None, words)).rpartition("\n")[2]
                 self.refusal = f"the process that collects the tests {ended}" + (f": {said}" if said else "")
         except BaseException:
@@ -389,9 +388,14 @@ class Copies:
         return (self._server and self._server.refusal) or "the process that runs the tests again ended"
 
 
+def text_in(file: Path) -> str:
+    """Return the text of a file that a child wrote, in whatever encoding; empty where there is none."""
+    return file.read_bytes().decode(errors="replace") if file.exists() else ""
+
+
 def lines_of(file: Path) -> Iterator[tuple[str, Any]]:
     """Yield kind and content of each line that a child wrote, up to one that a crash cut."""
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+    for line in text_in(file).splitlines():
         try:
             ((kind, data),) = json.loads(line).items()
         except ValueError:
