@@ -639,9 +639,13 @@ def test_who_takes_the_violations(driver: Mock, monkeypatch, mode: str, elsewher
     assert driver.mock_calls == handed + stops
 
 
-def test_a_copy_begins_without_notes(driver: Mock, monkeypatch) -> None:
-    """What the process that was forked has noted, that process shows."""
-    own = Mock(above="", path="own", at_exit=[], **{"take_counted.return_value": [{"violation": 1}, {"call": "cuA"}]})
+def test_a_copy_begins_without_notes(driver: Mock, monkeypatch, capsys) -> None:
+    """What the process that was forked has noted, that process shows.
+
+    What comes after the end is said here, although there is a process above, and fails where violations do.
+    """
+    own = Mock(above="above", path="own", at_exit=[], **{"take.return_value": [{"violation": 2}]})
+    own.take_counted.return_value = [{"violation": 1}, {"call": "cuA"}]
     monkeypatch.setattr(notes, "own", lambda _, apart: own)
     monkeypatch.setattr(os, "environ", {})
     driver.violations = (violation(1),)
@@ -651,21 +655,11 @@ def test_a_copy_begins_without_notes(driver: Mock, monkeypatch) -> None:
     below.forked()
     assert (below.violations(), below.refusals()) == ((), [])
     assert driver.consume.call_args == call((violation(1),))
-
-
-def test_what_comes_after_the_end(driver: Mock, monkeypatch, capsys) -> None:
-    """It is said here, although there is a process above, and fails the run where violations do."""
-    late = {"take.return_value": [{"violation": 1}], "take_counted.return_value": []}
-    own = Mock(above="above", path="own", at_exit=[], **late)
-    monkeypatch.setattr(notes, "own", lambda _, apart: own)
-    monkeypatch.setattr(os, "environ", {})
-    run = on_driver(driver, lifetime="report")
-    below = run.part(DESCENDANTS)
     assert (below.path, below.count()) == ("own", own.count.return_value)
-    assert below.last_look() is False
-    assert not driver.fail_at_exit.called
-    run.settings.lifetime = Setting("fail", "ini")
-    own.at_exit[0]([{"violation": 2}])
+    below._run.settings.lifetime = Setting("report", "ini")
+    assert (below.last_look(), driver.fail_at_exit.called) == (False, False)
+    below._run.settings.lifetime = Setting("fail", "ini")
+    own.at_exit[0]([{"violation": 3}])
     assert driver.fail_at_exit.called
     said = capsys.readouterr().err.splitlines()
     assert [line.startswith(f"cudalink: process {os.getpid()} (") for line in said] == [True, True]

@@ -57,6 +57,7 @@ def test_violation_fails_its_test(run, pytester) -> None:
             "  *::test_destroyed: 1",
         ]
     )
+    result.stdout.fnmatch_lines(["called from:", "  *test_it.py:* in test_destroyed"], consecutive=True)
     records = read(pytester.path / "run.jsonl")
     (record,) = records.violations
     assert record.nodeid is not None

@@ -71,8 +71,8 @@ def run(pytester: pytest.Pytester, run_pytest, systems, samples):
 # -- listed
 
 
-def test_listed(run, systems) -> None:
-    """Which file, which release, from where, for whom, and in which test; nothing fails."""
+def test_listed(run, systems, toolkit) -> None:
+    """Which file, which release, from where, for whom, and in which test; by default no test fails for two majors."""
     result, libs = run("def test_own(): own()\ndef test_system(): ctypes.CDLL(OLD)")
 
     result.assert_outcomes(passed=2)
@@ -85,20 +85,14 @@ def test_listed(run, systems) -> None:
     assert (system.place, system.owner, system.version) == ("system", "", "12.9")
     assert system.path == str(systems.old)
     assert system.for_whom.endswith(f"test_it.py:{FIRST + 1}")
-
-
-def test_two_majors_in_the_summary(run, toolkit) -> None:
-    """By default no test fails for them."""
-    result, _ = run("def test(): own(); ctypes.CDLL(OLD)")
-
     assert result.ret == 0
     result.stdout.fnmatch_lines(
         [
             "two majors of libcudart in one process:",
             f"  libcudart.so.13 {toolkit} (wheels, nvidia-cuda-runtime 13.*): *",
-            f"    loaded in the call of test_it.py::test, for: opened through cuda.pathfinder at *test_it.py:{OWN}",
+            f"    loaded in the call of *::test_own, for: opened through cuda.pathfinder at *test_it.py:{OWN}",
             "  libcudart.so.12 12.9 (system): *",
-            f"    loaded in the call of test_it.py::test, for: opened at *test_it.py:{FIRST}",
+            f"    loaded in the call of test_it.py::test_system, for: opened at *test_it.py:{FIRST + 1}",
         ]
     )
 
