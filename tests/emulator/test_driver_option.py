@@ -192,14 +192,24 @@ def test_absent(run, pytester, machine: str) -> None:
     result.stdout.fnmatch_lines(["cudalink: *no driver (absent, from option)"])
 
 
-def test_other_library_first(run, pytester) -> None:
+@pytest.mark.parametrize(
+    ("value", "absent", "said"),
+    [
+        ("13.0", True, "{}/libcuda.so.1 is in this process already. Load the plugin early"),
+        ("absent", False, "{}/libcuda.so.1 is in this process already. Load the plugin early"),
+        ("12.9", False, "this process has one of CUDA 13.0 already, from its environment; start it without"),
+    ],
+)
+def test_other_library_first(run, pytester, monkeypatch, value: str, absent: bool, said: str) -> None:
     """Where a libcuda was opened before, a usage error says which, and what to do."""
-    folder = emulator.library_folder(absent=True)
+    folder = emulator.library_folder(absent=absent)
     pytester.makepyfile(early=f"import ctypes\nctypes.CDLL({str(folder / 'libcuda.so.1')!r})")
     pytester.syspathinsert()
-    result = run("-p", "early", "-p", "cudalink", "--cudalink-driver=13.0")
+    for name, variable in emulator.emulation_for("13.0").environment().items():  # other processes find it, too
+        monkeypatch.setenv(name, variable)
+    result = run("-p", "early", "-p", "cudalink", f"--cudalink-driver={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{folder}/libcuda.so.1 is in this process already. Load the plugin early*"])
+    result.stderr.fnmatch_lines([f"*{said.format(folder)}*"])
 
 
 KNOWN = "cannot be emulated; supported: 12.0 to 12.9, 13.0 to 13.5; choose one of these"
@@ -514,16 +524,15 @@ def test_bad_faults(text: str, complaint: str) -> None:
 
 def test_names_of_functions_and_codes() -> None:
     """A name of cuda.h stands for the form that programs call, which depends on the driver; or for a code."""
-    assert (
-        emulator.emulation_for("13.0", faults=" cuLinkAddData:2=2@50; lost=46;").faults
-        == "cuLinkAddData_v2:2=2@50;lost=46"
-    )
-    named = "cuInit:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=CUDA_ERROR_DEVICE_UNAVAILABLE"
-    assert emulator.emulation_for("13.0", faults=named).faults == "cuInit:2=2@50;lost=46"
-    assert emulator.emulation_for("13.0", faults="cuInit:1=0@9999").faults == "cuInit:1=0@9999"  # which only waits
-    for version, symbol in (("12.0", "cuCtxCreate_v3"), ("12.9", "cuCtxCreate_v4")):
-        assert emulator.emulation_for(version, faults="cuCtxCreate:1=2").faults == f"{symbol}:1=2"
-    assert emulator.emulation_for("13.0", faults="cuCtxCreate_v2:1=2").faults == "cuCtxCreate_v2:1=2"
+    for version, text, written in (
+        ("13.0", " cuLinkAddData:2=2@50; lost=46;", "cuLinkAddData_v2:2=2@50;lost=46"),
+        ("13.0", "cuInit:2=CUDA_ERROR_OUT_OF_MEMORY;lost=CUDA_ERROR_DEVICE_UNAVAILABLE", "cuInit:2=2;lost=46"),
+        ("13.0", "cuInit:1=0@9999", "cuInit:1=0@9999"),  # which only waits
+        ("12.0", "cuCtxCreate:1=2", "cuCtxCreate_v3:1=2"),
+        ("12.9", "cuCtxCreate:1=2", "cuCtxCreate_v4:1=2"),
+        ("13.0", "cuCtxCreate_v2:1=2", "cuCtxCreate_v2:1=2"),
+    ):
+        assert emulator.emulation_for(version, faults=text).faults == written
 
 
 def test_injecting(run, pytester) -> None:

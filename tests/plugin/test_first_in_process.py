@@ -38,7 +38,7 @@ TOO_LATE = pytest.version_tuple >= (9, 2)
 def library(pytester: pytest.Pytester, monkeypatch) -> str:
     """A library that stands in for numba-cuda; returns a filter that names its class."""
     pytester.makepyfile(early=LIBRARY)
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")
     pytester.makepyfile(TEST)
     return "ignore::early.EarlyWarning"
 
