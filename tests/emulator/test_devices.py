@@ -236,12 +236,14 @@ def test_a_recorded_device_is_emulated(check, recorded, monkeypatch) -> None:
     assert words == ["77", "5", "9", "1024", "Strange?", "GPU", str(1 << 30)]
 
 
-def test_a_recorded_driver_is_emulated(recorded) -> None:
+def test_a_recorded_driver_is_emulated(recorded, run_pytest) -> None:
     """Version, release and devices are the file's, unless others are given."""
     planned = emulation_for(str(recorded))
     assert (str(planned.version), planned.release, planned.devices.number) == ("12.8", "570.86.10", 2)
     other = emulation_for(str(recorded), device="l4", release="570.1")
     assert (str(other.version), other.release, str(other.devices)) == ("12.8", "570.1", "l4")
+    module = f"import os\ndef test(): assert os.environ['CUDALINK_EMULATOR_PROFILE'].endswith({str(recorded)!r})"
+    run_pytest(f"--cudalink-driver={recorded}", "-ocudalink_toolchains=never", module=module).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(
