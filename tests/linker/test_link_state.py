@@ -173,13 +173,12 @@ def test_the_end_of_the_process_closes_all(monkeypatch) -> None:
 
 def test_a_linker_whose_finalizer_was_interrupted(state, sample_code, monkeypatch) -> None:
     """The next linker closes what was left of it, and forgets it."""
-    opened = [SlowState(), state]
+    opened, given = [SlowState(), state], {"options": LinkerOptions(arch="sm_90"), "backend": "nvjitlink"}
     monkeypatch.setitem(OPENERS, "nvjitlink", lambda _options: opened.pop())
-    code, options = sample_code("13.0/user.ptx"), LinkerOptions(arch="sm_90")
     with monkeypatch.context() as patch:
         patch.setattr(Linker, "__del__", lambda _: None)
-        Linker(code, options=options, backend="nvjitlink")
-    with Linker(code, options=options, backend="nvjitlink"):
+        Linker(sample_code("13.0/user.ptx"), **given)
+    with Linker(sample_code("13.0/user.ptx"), **given):
         assert state.done[-1] == "release"
         assert id(state) not in _linker._open_states
 

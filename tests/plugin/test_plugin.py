@@ -574,6 +574,7 @@ def test_fixtures_switch_and_restore(run) -> None:
             assert driver.cuDriverGetVersion() == (0, 12090)
             assert asked("__nvJitLinkVersion") == 1 < asked("__nvJitLinkCreate")
             fake_versions(driver=None)
+            assert driver.cuDriverGetVersion()[0] == 999
             assert current().choice.backend == "driver"
             assert (cudalink.driver, cudalink.nvjitlink) == (None, (13, 0))
             cudalink.force_backend(None)

@@ -200,24 +200,6 @@ def test_over():
     go(module).assert_outcomes(passed=3)
 
 
-def test_faked_driver(go, cuda_core) -> None:
-    """cuda-bindings reports the faked driver to every caller, and the real one again afterwards."""
-    module = """
-from cuda.bindings import driver
-
-def test_faked(fake_versions):
-    fake_versions(driver="12.9")
-    assert driver.cuDriverGetVersion() == (driver.CUresult.CUDA_SUCCESS, 12090)
-    fake_versions(driver=None)
-    assert driver.cuDriverGetVersion()[0] != driver.CUresult.CUDA_SUCCESS
-
-def test_over(cudalink):
-    major, minor = cudalink.driver
-    assert driver.cuDriverGetVersion()[1] == 1000 * major + 10 * minor
-"""
-    go(module).assert_outcomes(passed=2)
-
-
 def test_narrowed(go) -> None:
     """``--cudalink-target`` leaves the others alone."""
     module = """

@@ -72,10 +72,14 @@ def test_a_manifest_without_sizes_is_used(cache) -> None:
     assert toolchains.find(VERSION).path == folder
 
 
-@pytest.mark.parametrize("part", [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64"])
+FOLDERS = [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64"]
+LIBRARY = "toolchains/13.0/lib64/libnvJitLink.so.13"
+
+
+@pytest.mark.parametrize("part", [*FOLDERS, LIBRARY, "toolchains/13.0/toolchain.json"])
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o757])
 def test_others_cannot_write(part: str, mode: int, cache, chain) -> None:
-    """A folder of the cache that the group or all can write to is refused; the command in the message mends it."""
+    """What the group or all can write to is refused; the command in the message mends it."""
     (cache / part).chmod(mode)
     message = refused(f"mode 0{mode:o}")
     command = message.rpartition("Run: ")[2]
@@ -83,18 +87,8 @@ def test_others_cannot_write(part: str, mode: int, cache, chain) -> None:
     assert toolchains.library_path(VERSION).is_file()
 
 
-def test_others_cannot_write_to_a_library(chain) -> None:
-    """A library that all can write to is refused, and so is a manifest."""
-    for name in ("lib64/libnvJitLink.so.13", "toolchain.json"):
-        (chain / name).chmod(0o666)
-        refused("can be changed by other users")
-        (chain / name).chmod(0o644)
-
-
 @needs_root
-@pytest.mark.parametrize(
-    "part", [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64", "toolchains/13.0/lib64/libnvJitLink.so.13"]
-)
+@pytest.mark.parametrize("part", [*FOLDERS, LIBRARY])
 def test_another_users_folder(part: str, cache, chain) -> None:
     """A part of the cache that belongs to another user is refused, with the command that takes it over."""
     os.chown(cache / part, STRANGER, STRANGER)
@@ -151,7 +145,7 @@ def test_a_parent_that_all_can_write_to(cache, chain, tmp_path) -> None:
         tmp_path.chmod(0o700)
 
 
-@pytest.mark.parametrize("part", [".", "toolchains", "toolchains/13.0", "toolchains/13.0/lib64"])
+@pytest.mark.parametrize("part", FOLDERS)
 def test_links_are_not_followed(part: str, cache, chain, tmp_path) -> None:
     """A symbolic link in place of a folder of the cache is refused."""
     place = Path(os.path.normpath(cache / part))
