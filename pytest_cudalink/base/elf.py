@@ -171,7 +171,7 @@ class ElfImage:
     def linkage(self) -> Linkage:
         """Return the name of a library, the libraries that it needs, and the two lists of folders."""
         rpath, runpath = (
-            tuple(folder for text in self.texts(tag) for folder in text.split(":") if folder)
+            tuple(folder for text in self.texts(tag) for folder in (text.split(":") if text else ()))
             for tag in (DT_RPATH, DT_RUNPATH)
         )
         return Linkage(next(iter(self.texts(DT_SONAME)), None), self.texts(DT_NEEDED), rpath, runpath)

@@ -16,7 +16,7 @@ from ..audit.environment import EnvironmentAudit, audit_environment
 from ..base import elf
 from ..base.install_command import Installer, installer_here
 from ..environment.installed import Place, find_place, read_distributions
-from ..environment.loader_search import is_any_reached
+from ..environment.loader_search import found_by_name, is_any_reached
 from ..guardrails import _pathfinder, attribution
 from ..guardrails._pathfinder import ResolutionError
 from ..guardrails.guard import make_item
@@ -141,7 +141,7 @@ class System:
 
         In wheels they do: cuda.pathfinder 1.5.0 to 1.9.1 loads the builtins of NVRTC 13.0, which has no RUNPATH, first.
         """
-        if item.found_via in ("site-packages", ALREADY_LOADED) or is_any_reached(item.path, [name]):
+        if item.found_via in ("site-packages", ALREADY_LOADED) or is_any_reached(item.path, [name], found_by_name()):
             return True
         try:
             return _pathfinder.is_opened(item.name, name)

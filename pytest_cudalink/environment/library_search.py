@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -87,12 +87,11 @@ class Providers:
         first = next((name for name in own if stem_of(name) == "libcudnn"), None)
         if first is None:
             return []
-        by_name = list(_found_by_name())
 
         def path_of(stem: str) -> str:
             name = first.replace("libcudnn", stem)
             earlier = (f"{folder}/{name}" for folder in loader_search.library_path())
-            later = (path for path in by_name if path.endswith(f"/{name}"))
+            later = (path for path in self.by_name if path.endswith(f"/{name}"))
             ours = own.get(name, "")
             path = next(filter(os.path.isfile, (*earlier, ours, *later)), "")
             return ours if os.path.isfile(ours) and _size(ours) == _size(path) else path  # noqa: PTH113 (of texts)
@@ -120,7 +119,16 @@ class Providers:
                 return known if known in candidates and known.release else there
         wheels = [provider for provider in candidates if provider.owner and provider.owner.manager != "conda"]
         provider = next(iter(wheels or candidates), None) or _first_of(self._unlisted(), stem, major)
-        return provider or _first_of(_system_libraries(), stem, major)
+        return provider or _first_of(self._of_system, stem, major)
+
+    @cached_property
+    def by_name(self) -> list[str]:
+        """What the loader finds without a folder."""
+        return [*loader_search.found_by_name()]
+
+    @cached_property
+    def _of_system(self) -> tuple[str, ...]:
+        return _system_libraries(self.by_name)
 
     def _unlisted(self) -> Iterator[str]:
         """The libraries where wheels have them, whose distribution has lost its metadata: programs load them still."""
@@ -167,11 +175,10 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
     return None
 
 
-@cache
-def _system_libraries() -> tuple[str, ...]:
+def _system_libraries(by_name: Iterable[str]) -> tuple[str, ...]:
     """The CUDA libraries that the loader finds by name, and those of toolkits: of variables, and of /usr/local/cuda."""
     toolkits = (*(f"{root}/lib64" for _, root in named_toolkits()), *_SYSTEM)
-    return tuple(dict.fromkeys([*_found_by_name(), *chain(*map(_listed, toolkits))]))
+    return tuple(dict.fromkeys([*filter(_loaded_as, by_name), *chain(*map(_listed, toolkits))]))
 
 
 def parts_named_in(path: str) -> set[str]:
@@ -183,11 +190,6 @@ def parts_named_in(path: str) -> set[str]:
 
 def _listed(folder: str) -> list[str]:
     return [path for name in loader_search.names_in(folder) if _loaded_as(path := f"{folder}/{name}")]
-
-
-def _found_by_name() -> Iterator[str]:
-    """The CUDA libraries that the loader finds without a folder."""
-    return filter(_loaded_as, loader_search.found_by_name())
 
 
 def _system_release(stem: str, path: str) -> CudaVersion | None:

@@ -12,20 +12,21 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from ..base import elf
 from ..base.regular_files import open_regular
 
-#: What stands for the folder of a file in the folders that it names.
-ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
-#: The loader's own folders, of any distribution of Linux, with that of conda's environments.
+#: What stands for the folder of a file in the folders that it names; and with the others that stand for something.
+ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})", re.ASCII)
+_TOKEN: Final = re.compile(r"\$(?:(?:ORIGIN|LIB|PLATFORM)\b|\{(?:ORIGIN|LIB|PLATFORM)\})", re.ASCII)
 _MULTIARCH: Final = getattr(sys.implementation, "_multiarch", "")
-_FOLDERS: Final = (
-    *("/lib64", "/usr/lib64", "/lib", "/usr/lib", f"{sys.prefix}/lib"),
-    *(f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}"),
-)
+#: The loader's own folders, in Debian and elsewhere; and all of them, with that of conda's environments.
+_OF_DEBIAN: Final = (f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib", "/usr/lib")
+_OF_OTHERS: Final = ("/lib64", "/usr/lib64")  # /usr/lib has the libraries of 32 bits
+_FOLDERS: Final = (*_OF_OTHERS, *_OF_DEBIAN, f"{sys.prefix}/lib")
 _CACHE: Final = Path("/etc/ld.so.cache")
 
 
@@ -46,13 +47,28 @@ def own_folders(path: str, files: Mapping[str, Any], above: Iterable[str] = ()) 
 
 
 def expanded(text: str, folder: str) -> str:
-    """Return what a file of a folder names, without ``$ORIGIN``."""
-    return ORIGIN.sub(lambda _: folder, text)
+    """Return what a file of a folder names, with what ``$ORIGIN``, ``$LIB`` and ``$PLATFORM`` stand for here."""
+
+    def value(match: re.Match[str]) -> str:
+        if "ORIGIN" in match[0]:
+            return folder
+        if "LIB" in match[0]:
+            return os.path.realpath(_folders()[1]).removeprefix("/usr/")
+        return str(_MULTIARCH.partition("-")[0])
+
+    return _TOKEN.sub(value, text)
+
+
+def _folders() -> tuple[str, ...]:
+    """The loader's own folders here, in its order."""
+    return _OF_OTHERS if Path(_OF_OTHERS[1]).is_dir() and not Path(_OF_DEBIAN[1]).is_dir() else _OF_DEBIAN
 
 
 def library_path() -> list[str]:
-    """The folders of LD_LIBRARY_PATH, without links."""
-    return [os.path.realpath(folder) for folder in re.split("[:;]", os.environ.get("LD_LIBRARY_PATH", "")) if folder]
+    """The folders of LD_LIBRARY_PATH, without links; one without a name is the current folder."""
+    folders = os.environ.get("LD_LIBRARY_PATH")
+    program = os.path.dirname(os.path.realpath(sys.executable))  # noqa: PTH120 (of a text)
+    return [os.path.realpath(expanded(folder, program)) for folder in re.split("[:;]", folders)] if folders else []
 
 
 def searched_first(path: str) -> list[str]:
@@ -74,13 +90,15 @@ def _linkage(path: str) -> elf.Linkage | None:
         return image.linkage() if image else None
 
 
-def is_any_reached(opener: str, names: Collection[str]) -> bool:
+def is_any_reached(opener: str, names: Collection[str], by_name: Iterable[str]) -> bool:
     """Whether the loader finds a library that a file opens by name; behind one without a version may stand any.
 
     The file's own folder counts only where its RPATH or RUNPATH says so, or LD_LIBRARY_PATH.
+
+    `by_name`: what `found_by_name` has found.
     """
     there = [name for folder in searched_first(opener) for name in names_in(folder)]
-    there += [path.rpartition("/")[2] for path in found_by_name()]
+    there += [path.rpartition("/")[2] for path in by_name]
     beginnings = tuple(f"{name}." for name in names if name.endswith(".so"))
     return any(library in names or library.startswith(beginnings) for library in there)
 
@@ -95,8 +113,13 @@ def names_in(folder: str) -> list[str]:
 def loader_cache() -> list[tuple[str, str]]:
     """Return names and paths in the loader's cache, which keeps files that are gone until ldconfig runs again."""
     program = shutil.which("ldconfig", path=f"/sbin:/usr/sbin:{os.environ.get('PATH', '')}")
-    if program is None:
-        return []
+    with suppress(OSError):  # musl has no cache
+        return [] if program is None else _printed(program, _CACHE.stat().st_mtime_ns)
+    return []
+
+
+@lru_cache(maxsize=1)
+def _printed(program: str, _written: int) -> list[tuple[str, str]]:
     done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (the system's)
     return re.findall(r"^\s+(\S+) \(.*?\) => (\S.*)$", done.stdout.decode("utf-8", "replace"), re.MULTILINE)
 
@@ -107,10 +130,7 @@ def found_by_name() -> Iterator[str]:
     A file that was copied into such a folder is found before ldconfig runs again.
     """
     yield from (path for _, path in loader_cache() if os.path.exists(path))  # noqa: PTH110 (many)
-    folders = [f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib", "/usr/lib"]
-    if Path("/usr/lib64").is_dir() and not Path(folders[1]).is_dir():  # not Debian
-        folders = ["/lib64", "/usr/lib64"]  # /usr/lib has the libraries of 32 bits
-    yield from (f"{folder}/{name}" for folder in folders for name in names_in(folder))
+    yield from (f"{folder}/{name}" for folder in _folders() for name in names_in(folder))
 
 
 def may_find(*beginnings: str) -> bool:

@@ -445,7 +445,7 @@ def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
     versioned = tuple((name, "libcudart.so.12", "libcudart.so.12") for name in ("cudaGetDevice", "cudaMalloc"))
     needed, weak = ("libcudart.so.12", "libother.so"), frozenset({"cudaGetDevice"})
     quick = LoadableLibrary(
-        "libx.so", needed, ("/a", "$ORIGIN"), (), (("cuOther", "", ""), *versioned), frozenset(), frozenset(), weak
+        "libx.so", needed, ("/a", "", "$ORIGIN"), (), (("cuOther", "", ""), *versioned), frozenset(), frozenset(), weak
     )
     dynamic = read_dynamic(path)
     assert dynamic is not None
@@ -460,7 +460,7 @@ def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
             quick, undefined=(*quick.undefined, ("other", "", "")), wanted=frozenset({"cudaMalloc"}),
             defined=frozenset({"cudaFree"}), machine=machine,
         )  # fmt: skip
-    assert quick.rpaths == ("/a", "$ORIGIN")
+    assert quick.rpaths == ("/a", "", "$ORIGIN")
     user = compile_c(
         tmp_path / "liby.so", "extern int cuOther(void); int y(void) { return cuOther(); }", new, str(other)
     )

@@ -32,7 +32,7 @@ from tests.stubs.conftest import compile_c
 @pytest.fixture(autouse=True)
 def _no_system(monkeypatch) -> None:
     """No toolkit and no driver of the machine counts; conda sees a driver of CUDA 13.0."""
-    monkeypatch.setattr(library_search, "_system_libraries", tuple)
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: ())
     monkeypatch.setattr(loader_search, "found_by_name", tuple)
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
 

@@ -78,7 +78,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
 
     monkeypatch.setattr(missing_libraries, "read_dynamic", read)
     monkeypatch.setattr(loader_search, "_linkage", read)
-    monkeypatch.setattr(library_search, "_system_libraries", tuple)
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: ())
     monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
     return made
 
@@ -100,7 +100,7 @@ def claim_line(claim: Claim) -> str:
 
 
 CUDART, CUDART_13 = "libcudart.so.12", "libcudart.so.13"
-SYSTEM_LIBRARIES = library_search._system_libraries.__wrapped__
+SYSTEM_LIBRARIES = library_search._system_libraries
 NEEDED = "wants cudaGetDriverEntryPointByVersion of CUDA 12.5"
 
 
@@ -363,7 +363,7 @@ def test_floors_that_nobody_can_judge(made: Faked, monkeypatch: pytest.MonkeyPat
     made.wheel("bundle", "1", files=(made.put("b/libnvJitLink.so.12"),))
     user = made.put("x/x.so", JITLINK, CUDART, __nvJitLinkCreate_12_9=JITLINK, cudaGetDriverEntryPointByVersion=CUDART)
     made.wheel("x", "1", files=(user,))
-    monkeypatch.setattr(library_search, "_system_libraries", lambda: ("/usr/lib/libcudart.so.12",))
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: ("/usr/lib/libcudart.so.12",))
     assert made.audit().findings == ()
 
 
@@ -391,7 +391,7 @@ def test_an_older_library_outside(made: Faked, monkeypatch: pytest.MonkeyPatch, 
     """The advice is about the variable only where that names the folder."""
     made.wheel("x", "1", files=(made.put("x/x.so", JITLINK, __nvJitLinkCreate_12_9=JITLINK),))
     (old := tmp_path / JITLINK).write_bytes(b"\0__nvJitLinkCreate_12_4\0")
-    monkeypatch.setattr(library_search, "_system_libraries", lambda: [str(old)])
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: [str(old)])
     there = "put one of CUDA 12.9 or newer there, or before it in LD_LIBRARY_PATH if x.so has no RPATH"
     wants = "x.so of x 1 wants __nvJitLinkCreate_12_9 of CUDA 12.9"
     for where, remedy in ((str(tmp_path), there), ("LD_LIBRARY_PATH", f"take {tmp_path} out of LD_LIBRARY_PATH")):
@@ -940,7 +940,7 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
 def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVRTC of a toolkit outside counts where cuda-bindings looks for it."""
     nvrtc = made.path(made.put("libnvrtc.so.13", content=b"libnvrtc-builtins.so.13.3"))
-    monkeypatch.setattr(library_search, "_system_libraries", lambda: [nvrtc])
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: [nvrtc])
     made.wheel("nvidia-cuda-cccl", "13.0.85")
     made.wheel("nvidia-cuda-runtime-cu12", "12.6.77")
     assert told(made.audit()) == []
@@ -950,7 +950,7 @@ def test_libraries_of_the_system_that_are_known_to_fail(made: Faked, monkeypatch
     jitlink = made.path(made.put(JITLINK, content=b"\0__nvJitLinkCreate_12_8\0"))
     made.wheel("cuda-core", "1.0.0")
     for systems, expected in (([nvrtc], (True, False)), ([nvrtc, jitlink], (False, True))):
-        monkeypatch.setattr(library_search, "_system_libraries", lambda systems=systems: systems)
+        monkeypatch.setattr(library_search, "_system_libraries", lambda _, systems=systems: systems)
         known = [finding for finding in made.audit().findings if finding.kind == "known-bad"]
         assert (any("links by the driver" in f.what for f in known), "" in [f.place for f in known]) == expected
 
@@ -1077,7 +1077,8 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     curand = Providers([Installed("nvidia-curand-cu12", "10.3.9.90", "pip", "", files=("c/libcurand.so.10",))])
     assert [curand.of("libcurand", major, user) is None for major in (12, 13)] == [False, True]
     systems = [f"/s/{name}" for name in ("libcudart.so", "libnvrtc.so.12", "libcudart.so.12", "libcudart.so.12.9")]
-    monkeypatch.setattr(library_search, "_system_libraries", lambda: systems)
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: systems)
+    there = Providers([])
     assert there.of("libcudart", 12, user) == Provider("libcudart.so.12", systems[2], None, None)
     assert (str(there.of("libcudart", 12, user)), there.of("libcudart", 13, user)) == (
         f"{systems[2]} (system)",
@@ -1123,7 +1124,7 @@ def test_a_runtime_where_the_loader_does_not_look(
 ) -> None:
     """In a toolkit that nothing names: a program may load it first, but none does before NVIDIA's own libraries."""
     (toolkit := tmp_path / CUDART_13).touch()
-    monkeypatch.setattr(library_search, "_system_libraries", lambda: (str(toolkit),))
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: (str(toolkit),))
     monkeypatch.setattr(loader_search, "found_by_name", tuple)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path) if variable else "")
     made.wheel(name, "1", files=(made.put(f"n/{library}", CUDART_13),))
@@ -1145,12 +1146,11 @@ def test_parts_of_another_cudnn(made: Faked, tmp_path: Path, monkeypatch: pytest
     (other / "libcudnn_ops.so.9").write_bytes(graph)  # of the same release
     assert told(made.audit()) == []
     (other / "libcudnn_engines_tensor_ir.so.9").touch()
-    said = f"\tlibcudnn_engines_tensor_ir.so.9 (x) => {other}/libcudnn_engines_tensor_ir.so.9\n".encode()
-    monkeypatch.setattr(loader_search.subprocess, "run", lambda *words, **options: SimpleNamespace(stdout=said))
-    monkeypatch.setattr(loader_search.shutil, "which", lambda name, path: name)
+    cached = [("", f"{other}/libcudnn_engines_tensor_ir.so.9")]
+    monkeypatch.setattr(loader_search, "loader_cache", lambda: cached)
     monkeypatch.delenv("LD_LIBRARY_PATH")
     assert told(made.audit())[2].startswith("do remove the other cuDNN from the system")
-    said = b""
+    cached.clear()
     assert told(made.audit()) == []
     monkeypatch.setenv("LD_LIBRARY_PATH", str(other))
     error, _, remedy = told(made.audit())
@@ -1174,7 +1174,7 @@ def test_parts_that_nobody_opens(made: Faked, monkeypatch: pytest.MonkeyPatch, t
     """A part that is linked is one finding; who links cuDNN does not answer for that of a wheel, nor for NVRTC."""
 
     def missing(*systems: Path) -> list[str]:
-        monkeypatch.setattr(library_search, "_system_libraries", lambda: list(map(str, systems)))
+        monkeypatch.setattr(library_search, "_system_libraries", lambda _: list(map(str, systems)))
         return [finding.what.partition(" ")[0] for finding in made.audit().findings]
 
     part = b"\0libcudnn_ops.so.9\0"
@@ -1212,9 +1212,10 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return SimpleNamespace(stdout=said)
 
     monkeypatch.setattr(loader_search.subprocess, "run", run)
+    monkeypatch.setattr(loader_search, "_CACHE", tmp_path)
     names_in = loader_search.names_in  # those of the system's own folders are of the machine
     monkeypatch.setattr(loader_search, "names_in", lambda at: names_in(at) if at.startswith(str(tmp_path)) else [])
-    libraries = list(map(Path, SYSTEM_LIBRARIES()))
+    libraries = list(map(Path, SYSTEM_LIBRARIES(loader_search.found_by_name())))
     every = [folder / name for folder in folders.values() for name in ("libcudart.so.12", "libnvrtc.so.12")]
     every.remove(folders["cached"] / "libnvrtc.so.12")
     assert libraries == every
@@ -1222,7 +1223,8 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name in ("CUDA_PATH", "CUDA_HOME"):
         monkeypatch.delenv(name)
     monkeypatch.setattr(loader_search.shutil, "which", lambda name, path: None)
-    assert [Path(library).parent.name for library in SYSTEM_LIBRARIES()] == ["system", "system"]
+    libraries = list(map(Path, SYSTEM_LIBRARIES(loader_search.found_by_name())))
+    assert [library.parent.name for library in libraries] == ["system", "system"]
 
 
 @pytest.mark.parametrize(
@@ -1252,7 +1254,7 @@ def test_release_of_a_library_of_the_system(
         link.symlink_to(library)
     if content:
         (tmp_path / version_file / "version.json").write_text(content, encoding="utf-8")
-    monkeypatch.setattr(library_search, "_system_libraries", lambda: [str(link)])
+    monkeypatch.setattr(library_search, "_system_libraries", lambda _: [str(link)])
     provider = Providers([]).of(library_search.stem_of(link.name), 12, "")
     assert provider is not None
     assert str(provider.release) == str(release)

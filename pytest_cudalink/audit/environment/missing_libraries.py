@@ -118,8 +118,9 @@ def _linked_with(package: Installed, need: Need, providers: Providers) -> Provid
     provider = providers.of(need.stem, need.major, need.path)
     before = stem_of(Path(need.path).name).endswith("Mp") or not is_cuda_distribution(package.name)
     runtime = need.stem == "libcudart" and not before
-    unseen = provider and provider.owner is None and runtime and not is_any_reached(need.path, [provider.library])
-    return None if unseen else provider
+    if provider is None or provider.owner or not runtime:
+        return provider
+    return provider if is_any_reached(need.path, [provider.library], providers.by_name) else None
 
 
 def _without_parts(
@@ -136,7 +137,7 @@ def _without_parts(
     got = (providers.of(stem, major, linked[stem, major].path) for stem, major in linked if stem == "libcudnn")
     outside = {each.path: parts_named_in(each.path) for each in got if each and each.owner is None}
     for opener, parts in (opened | outside).items():
-        if not parts or is_any_reached(opener, parts):
+        if not parts or is_any_reached(opener, parts, providers.by_name):
             continue
         there = next((each.path for each in providers.all if each.library.startswith(tuple(parts))), "")
         nowhere = not there and opener not in outside and stem_of(Path(opener).name) == "libcudnn"
