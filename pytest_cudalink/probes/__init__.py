@@ -166,8 +166,8 @@ def _loaded_nvjitlink() -> NvJitLink:
     try:
         import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
     except ImportError as error:
-        remedy = install_command("cuda-bindings")
-        return NvJitLink(version, path, f"nvJitLink {version} is there, but cuda-bindings is not ({error}); {remedy}")
+        obstacle = f"nvJitLink {version} is there, but cuda-bindings is not ({error})"
+        return NvJitLink(version, path, obstacle, install_command("cuda-bindings"))
     return NvJitLink(version, path)
 
 

@@ -108,10 +108,8 @@ def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
     if not loaded and not loader_search.may_find(libcuda.LIBRARY_NAME):
         try:  # the loader itself says so, and loads nothing
             libcuda.library()
-        except libcuda.DriverNotFoundError as error:
-            return ForeignAnswer(exists=False, problem=error.missing), ""
-        except OSError as error:
-            return ForeignAnswer(exists=False, problem=str(error)), ""
+        except (libcuda.DriverNotFoundError, OSError) as error:
+            return ForeignAnswer(exists=False, problem=getattr(error, "missing", str(error))), ""
     try:
         answers = _run("-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device)
     except subprocess.TimeoutExpired:

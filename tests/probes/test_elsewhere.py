@@ -10,7 +10,7 @@ import pytest
 from pytest_cudalink.emulator import emulation_for
 from pytest_cudalink.environment import loader_search
 from pytest_cudalink.loader.loads import mapped_files
-from pytest_cudalink.probes import elsewhere
+from pytest_cudalink.probes import elsewhere, libcuda
 from pytest_cudalink.probes.elsewhere import ForeignAnswer
 from tests.compiled import compile_c
 
@@ -93,6 +93,11 @@ def test_no_driver(tmp_path, monkeypatch) -> None:
     driver = elsewhere.driver()
     assert (driver.exists, driver.version) == (False, None)
     assert "libcuda.so.1" in driver.problem
+    with monkeypatch.context() as patch:
+        patch.setattr(libcuda, "LIBRARY_NAME", str(file))
+        patch.setattr(loader_search, "may_find", lambda _name: False)
+        elsewhere.cache_clear()
+        assert elsewhere.driver() == ForeignAnswer(exists=False, problem=f"{file}: file too short")
     file.unlink()
     elsewhere.cache_clear()
     monkeypatch.setattr(loader_search, "may_find", lambda _name: True)

@@ -99,6 +99,8 @@ def test_what_the_loader_may_judge(library, tmp_path) -> None:
     library.write_text("INPUT(libcudart.so)\n" * 10)
     assert not elf.damage(library)
     assert not elf.damage(tmp_path / "missing")
+    library.write_bytes(elf.MAGIC.ljust(54, b"\0") + bytes([56]).ljust(10, b"\0"))  # a header without segments
+    assert not elf.damage(library)
 
 
 @pytest.mark.parametrize("use", [preload.preload_nvjitlink, choice.aliases])

@@ -4,16 +4,19 @@ import asyncio
 import ctypes
 import errno
 import os
+import re
 import subprocess
 import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from unittest.mock import Mock
 
 import pytest
 
 from pytest_cudalink import probes
+from pytest_cudalink.base.install_command import install_command
 from pytest_cudalink.probes import libcuda
 from pytest_cudalink.versions import CudaVersion
 
@@ -45,10 +48,11 @@ def test_fakes_nest() -> None:
         assert versions_here() == ((12, 9), None)
 
 
-@pytest.mark.parametrize("version", ["12.0", "12.2"])
-def test_old_fake_is_unusable(version: str) -> None:
-    """NvJitLink before 12.3 counts as none, faked or not."""
-    with probes.fake(nvjitlink=version):
+@pytest.mark.parametrize("version", ["12.0", "12.2", None])
+def test_old_fake_is_unusable(version: str | None, fresh_probes) -> None:
+    """NvJitLink before 12.3 counts as none, faked or not; a fake says nothing about the machine, and does not warn."""
+    with probes.fake(nvjitlink=version), warnings.catch_warnings():
+        warnings.simplefilter("error")
         assert probes.nvjitlink_version() is None
 
 
@@ -193,17 +197,20 @@ def test_importing_loads_no_cuda() -> None:
 def test_absent_nvjitlink_warns_once(monkeypatch, fresh_probes) -> None:
     """One RuntimeWarning per process, which says what was found and what to install."""
     absent = probes.NvJitLink(None, None, "no libnvJitLink was found by cuda.pathfinder")
-    monkeypatch.setattr(probes, "nvjitlink", lambda: absent)
-    with pytest.warns(RuntimeWarning, match="no libnvJitLink was found .* pip install .*nvidia-nvjitlink") as caught:
-        assert probes.nvjitlink_version() is None
-    assert [warning.filename for warning in caught] == [__file__]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert probes.nvjitlink_version() is None
+    monkeypatch.setattr(probes, "nvjitlink", cache(lambda: absent))
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="no libnvJitLink was found .* install .*nvidia-nvjitlink") as caught:
+            assert probes.nvjitlink_version() is None
+        assert [warning.filename for warning in caught] == [__file__]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert probes.nvjitlink_version() is None
+        probes.cache_clear()
 
 
-def test_faked_absence_does_not_warn(fresh_probes) -> None:
-    """A fake says nothing about the machine."""
-    with probes.fake(nvjitlink=None), warnings.catch_warnings():
-        warnings.simplefilter("error")
+def test_nvjitlink_without_bindings(monkeypatch, fresh_probes) -> None:
+    """The warning says what is missing, and installs that: the library is there."""
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
+    bindings = re.escape(install_command("cuda-bindings"))
+    with pytest.warns(RuntimeWarning, match=f"is there, but cuda-bindings is not .* To get it: {bindings}$"):
         assert probes.nvjitlink_version() is None
