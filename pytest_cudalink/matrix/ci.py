@@ -9,7 +9,7 @@ from typing import Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from ..base.regular_files import open_regular
+from ..base.regular_files import DATA, is_regular, open_regular
 from ..base.tables import grouped
 from ..base.words import counted
 from .cells import Cell
@@ -60,7 +60,7 @@ def read_durations(paths: Iterable[Path]) -> dict[str, float]:
     newest: dict[str, tuple[float, float | None]] = {}
     for path in paths:
         names = [path] if path.is_file() else [Path(top, name) for top, _, files in os.walk(path) for name in files]
-        for file in sorted(each for each in names if each.suffix == ".jsonl"):
+        for file in sorted(each for each in names if each.suffix == ".jsonl" and is_regular(each, DATA)):
             cell, began, seconds = _read(file)
             if cell not in newest or began >= newest[cell][0]:
                 newest[cell] = began, seconds

@@ -33,10 +33,7 @@ COMMANDS = {
     "older record": (("report", "{good}", "--against", "{file}.jsonl"), "{file}.jsonl"),
     "cells of a report": (("report", "{good}", "--cells", "{file}"), "{file}"),
     "cells": (("matrix", "check", "--file", "{file}"), "{file}"),
-    "durations": (
-        ("matrix", "github", "--file", "{cells}", "--shard", "1/2", "--durations", "{file}.jsonl"),
-        "{file}.jsonl",
-    ),
+    "durations": (("matrix", "list", "--file", "{cells}", "--shard", "1/1", "--records", "{folder}"), "{file}.jsonl"),
     "device code": (("can-link", "{file}", "12.4"), "{file}"),
     "wheel": (("audit", "{file}.whl"), "{file}.whl"),
     "library": (("audit", "{file}.so"), "{file}.so"),
