@@ -86,8 +86,6 @@ def route(guard: CompatibilityGuardRails) -> Routing:
     except BaseException:
         _exchange(_functions(guard), old)
         _installed[:] = [before] if before else []
-        if not before:
-            added_checks[:] = [check for check in added_checks if check is not _check_linker_input]
         raise
     return _installed[0]
 
@@ -114,9 +112,6 @@ def unroute() -> None:
 
 
 def _restore(routing: Routing) -> None:
-    from ..linker.objectcode import added_checks
-
-    added_checks[:] = [check for check in added_checks if check is not _check_linker_input]
     _exchange(_functions(routing.guard), _plain())
     _installed.clear()
 
@@ -219,10 +214,8 @@ def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
         return ()
     own = set(map(id, places))
     left: set[str] = set()
-    for name, function in functions.items():
-        for referrer in gc.get_referrers(function):
-            if type(referrer) is tuple and len(referrer) == 2 and referrer[0] is name:
-                continue  # this loop's own
+    for name in functions:  # noqa: PLC0206 (a pair would refer to the function)
+        for referrer in gc.get_referrers(functions[name]):
             if id(referrer) not in own and (words := _describe(name, referrer)):
                 left.add(words)
     return tuple(sorted(left))

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import types
+import warnings
 
 import cuda.pathfinder as pf
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from pytest_cudalink import guardrails, linker
+from pytest_cudalink import guardrails, linker, probes
 from pytest_cudalink.guardrails import (
     DRIVER_COMPATIBILITY_VARIABLE,
     MODE_VARIABLE,
@@ -27,7 +28,9 @@ from pytest_cudalink.guardrails import (
     guard,
 )
 from pytest_cudalink.guardrails.items import Item
+from pytest_cudalink.guardrails.routing import route
 from pytest_cudalink.linker import Linker, LinkerOptions, VersionSkewError
+from pytest_cudalink.loader.imports import postpone
 from pytest_cudalink.targets import steering
 from pytest_cudalink.versions import CudaVersion
 
@@ -151,8 +154,10 @@ def test_neither_toolkit_nor_driver(monkeypatch) -> None:
 
 def test_not_found_is_no_fault(monkeypatch) -> None:
     """None from a search passes through."""
-    monkeypatch.setitem(_pathfinder.originals, "locate_nvidia_header_directory", lambda name: None)
-    assert CompatibilityGuardRails(**NEW).locate_nvidia_header_directory("cufft") is None
+    for headers in (None, types.SimpleNamespace(abs_path=None, found_via="")):
+        monkeypatch.setitem(_pathfinder.originals, "locate_nvidia_header_directory", lambda _, given=headers: given)
+        assert CompatibilityGuardRails(**NEW).locate_nvidia_header_directory("cufft") is headers
+        assert CompatibilityGuardRails(**NEW).find_nvidia_header_directory("cufft") is None
 
 
 # -- modes and variables
@@ -166,12 +171,24 @@ def test_modes(toolkit) -> None:
         with pytest.raises(CompatibilityCheckError):
             CompatibilityGuardRails(mode=mode, **refused).find_nvidia_header_directory("cudart")
     assert CompatibilityGuardRails(mode="off", **refused).find_nvidia_header_directory("cudart") == plain
+    rails = CompatibilityGuardRails(mode="warning_only", **refused)
     with pytest.warns(CompatibilityWarning, match=f"cudart headers are of CUDA {toolkit}") as caught:
-        assert CompatibilityGuardRails(mode="warning_only", **refused).find_nvidia_header_directory("cudart") == plain
+        assert rails.find_nvidia_header_directory("cudart") == plain
+    assert rails.remembered == ()
     (warning,) = caught
     assert warning.filename == __file__
     for words in ("found: cudart headers at", "rule:  ctk-constraint", "fix:   "):
         assert words in str(warning.message)
+
+
+@pytest.mark.parametrize("mode", ["best_effort", "warning_only"])
+def test_an_unknown_driver_is_no_fault_of_a_library(mode: str) -> None:
+    """The library passes without a warning, and later ones are compared with it."""
+    rails = CompatibilityGuardRails(mode=mode)
+    with probes.fake(driver=None), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rails.load_nvidia_dynamic_lib("nvrtc")
+    assert [item.name for item in rails.remembered] == ["nvrtc"]
 
 
 @pytest.mark.parametrize("value", [None, ""])
@@ -410,6 +427,7 @@ def test_install_and_uninstall() -> None:
         assert guardrails.installed() is routing
         assert pf.load_nvidia_dynamic_lib is importer.renamed is own.load_nvidia_dynamic_lib
         assert {"importer_of_pathfinder.renamed", "cuda.pathfinder.find_static_lib"} <= set(routing.routed)
+        assert [*routing.routed] == sorted(routing.routed)
         assert any(name.startswith("cuda.bindings.") for name in routing.routed)
         with pytest.raises(CompatibilityCheckError):
             pf.find_nvidia_header_directory("cudart")
@@ -424,7 +442,9 @@ def test_install_and_uninstall() -> None:
     assert {name: id(getattr(pf, name)) for name in plain} == plain
     assert id(importer.renamed) == plain["load_nvidia_dynamic_lib"]
     assert guardrails.installed() is None
+    postpone(lambda: route(own), until=["no.such.module"])
     guardrails.uninstall()
+    assert guardrails.installed() is None
 
 
 def test_what_cannot_be_routed_is_named() -> None:
@@ -442,16 +462,22 @@ def test_what_cannot_be_routed_is_named() -> None:
 
     class Holder:
         load = staticmethod(pf.find_bitcode_lib)
+        locate = pf.locate_static_lib
 
     kept = (closing(pf.find_static_lib), functools.partial(pf.find_nvidia_binary_utility), {"x": pf.locate_bitcode_lib})
+    pair = ("load_nvidia_dynamic_lib", pf.load_nvidia_dynamic_lib)
     left = "\n".join(guardrails.install(CompatibilityGuardRails(mode="off")).not_routed)
     assert "a default argument of test_what_cannot_be_routed_is_named.<locals>.by_default" in left
     assert "closing.<locals>.call in" in left
     assert "find_nvidia_binary_utility: an instance of functools.partial" in left
     assert "locate_bitcode_lib: a dictionary" in left
+    assert "load_nvidia_dynamic_lib: a tuple" in left
+    assert "locate_static_lib: an attribute of the class test_guard.test_what_cannot_be_" in left.replace(
+        __name__, "test_guard"
+    )
     assert "find_bitcode_lib: an instance of builtins.staticmethod" in left
     assert "cuda.pathfinder._" not in left
-    del kept, by_default, Holder
+    del kept, by_default, Holder, pair
 
 
 def test_routing_walks_over_no_objects() -> None:
@@ -539,6 +565,15 @@ def test_dependencies_are_judged_first(monkeypatch) -> None:
     with pytest.raises(CompatibilityCheckError, match=r"nvJitLink library is of CUDA 12\.9"):
         rails.load_nvidia_dynamic_lib("cusparse")
     assert (loaded, rails.remembered) == ([], ())
+
+    def fails(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setitem(_pathfinder.originals, "load_nvidia_dynamic_lib", fails)
+    rails = CompatibilityGuardRails(**NEW)
+    with pytest.raises(OSError, match="nvJitLink"):
+        rails.load_nvidia_dynamic_lib("nvJitLink")
+    assert rails.remembered == ()
 
 
 def test_only_loading_would_show(monkeypatch) -> None:
