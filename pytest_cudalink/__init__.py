@@ -32,7 +32,7 @@ def keep_old_paths(package: str) -> None:
 
     They stand in ``sys.modules``, because a finder in ``sys.meta_path`` would be asked by every import of a program.
     """
-    for name, place in _MOVED.get(package, {}).items():
+    for name, place in _MOVED[package].items():
         old = sys.modules[f"{package}.{name}"] = ModuleType(f"{package}.{name}", f"Moved to `{__name__}.{place}`.")
         vars(old)["__getattr__"] = partial(_of_moved, place)
         setattr(sys.modules[package], name, old)

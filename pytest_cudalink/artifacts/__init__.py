@@ -40,9 +40,8 @@ def reader() -> Callable[[bytes], bytes]:
             f"the reader of device code is not built: {_FILE} is missing. Install pytest-cudalink with pip on Linux "
             "(from a source tree this needs a C compiler or the ziglang wheel)"
         )
-    inspect = ctypes.CDLL(str(_FILE)).art_inspect
-    inspect.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64]
-    inspect.restype = ctypes.c_uint64
+    numbers = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64
+    inspect = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p, *numbers)(("art_inspect", ctypes.CDLL(str(_FILE))))
     latest = LATEST_KNOWN.major << 16 | LATEST_KNOWN.minor
     small, large = ctypes.c_char * _SMALL, ctypes.c_char * _LARGE  # types of arrays are slow to make
     string_at = ctypes.string_at
@@ -205,10 +204,8 @@ def _artifact(stream: bytes, at: int) -> tuple[Artifact, int]:
     producer = CudaVersion(*release) if any(release) else None
     producer, needs = _releases(kind, (major, minor), producer, packed=bool(flags & _PACKED))
     defined = _named(names, _DEFINED)
-    undefined = _named(names, _UNDEFINED)
-    if kind == "ptx":  # a declaration may stand before the definition
-        here = set(defined)
-        undefined = tuple(name for name in undefined if name not in here)
+    here = set(defined)  # in PTX a declaration may stand before the definition
+    undefined = tuple(name for name in _named(names, _UNDEFINED) if name not in here)
     artifact = Artifact(
         kind,
         size,

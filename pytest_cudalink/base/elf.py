@@ -73,6 +73,9 @@ class SegmentHeader(NamedTuple):
     in_file: int
 
 
+_NO_SEGMENT: Final = SegmentHeader(0, 0, 0, 0)
+
+
 class SectionHeader(NamedTuple):
     """A section header; its name is an offset into the section of names."""
 
@@ -159,9 +162,9 @@ class ElfImage:
         segments = read_segments(content, head)
         self._loads = [segment for segment in segments if segment.kind == PT_LOAD]
         self.tags: dict[int, list[int]] = {}
-        dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), None)
-        count = min(dynamic.in_file // TAG.size, _MOST_TAGS) if dynamic else 0
-        for tag, value in _rows(TAG, content, dynamic.offset if dynamic else 0, count):
+        dynamic = next((segment for segment in segments if segment.kind == PT_DYNAMIC), _NO_SEGMENT)
+        count = min(dynamic.in_file // TAG.size, _MOST_TAGS)
+        for tag, value in _rows(TAG, content, dynamic.offset, count):
             if tag == 0:
                 break
             self.tags.setdefault(tag, []).append(value)
@@ -187,8 +190,8 @@ class ElfImage:
         `files`: SONAMEs.
         """
         place = self._offset_of(DT_SYMTAB)
-        size = max((row.size for row in read_sections(self._content, self.head) if row.kind == _SHT_DYNSYM), default=0)
-        if place is None or size < SYMBOL.size:
+        size = next((row.size for row in read_sections(self._content, self.head) if row.kind == _SHT_DYNSYM), 0)
+        if place is None:
             return
         versions = self._versions()
         numbers = self._offset_of(_DT_VERSYM)

@@ -77,5 +77,5 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 1, *, alike: float
 
 
 def _hint(word: str, known: Mapping[str, tuple[str, ...]]) -> str:
-    words = [f"{key}={value}" if key else value for key, values in known.items() for value in values]
+    words = [f"{key}={value}" for key, values in known.items() for value in values]
     return did_you_mean(word, [*words, *next(iter(known.values()))])

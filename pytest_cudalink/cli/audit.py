@@ -186,9 +186,8 @@ def _needs(audit: Audit) -> Iterator[str]:
     """A line for each library: the highest floor, and by which evidence; or that it is only opened."""
     opened: dict[tuple[str, str, str], list[int]] = {}
     for (stem, major), needs in grouped(((need.stem, need.major), need) for need in audit.needs).items():
-        floors = [need for need in needs if need.floor is not None]
-        if floors:
-            highest = max(floors, key=lambda need: need.floor or (0, 0))
+        if floors := {need.floor: need for need in reversed(needs) if need.floor is not None}:
+            highest = floors[max(floors)]
             yield f"  {highest.path}  needs at least {_of_cuda(stem)} {highest.floor}  ({highest.evidence})"
         elif all(need.how == "opened" for need in needs):
             opened.setdefault((needs[0].path, stem, needs[0].evidence), []).append(major)
@@ -224,7 +223,7 @@ def _audit_environment(options: argparse.Namespace) -> int:
         return Answer("", list(_environment_lines(audited)), audited.to_json(), [*audited.findings, *unread])
 
     # AuditError is a ValueError
-    return answer_each(options.format, [Path()], judge, (OSError, ValueError), single="the environment")
+    return answer_each(options.format, [Path("the environment")], judge, (OSError, ValueError), single=True)
 
 
 def _environment_lines(audit: EnvironmentAudit) -> Iterator[str]:

@@ -65,18 +65,18 @@ def answer_each(
     judge: Callable[[Path, Progress], Answer],
     errors: tuple[type[Exception], ...],
     *,
-    single: str = "",
+    single: bool = False,
 ) -> int:
     """Print the answer for each path; return the worst exit code, which is 2 for a path that cannot be judged.
 
     `errors`: what `judge` raises then.
-    `single`: names the only subject where that is not a path; its JSON is no list.
+    `single`: whether there is only one, whose JSON is no list.
     """
     code = 0
     answers: list[Answer] = []
     for path in paths:
         try:
-            with progress(f"auditing {single or path.name}") as step:
+            with progress(f"auditing {path.name}") as step:
                 answer = judge(path, step)
         except errors as error:
             _complain(form, error)

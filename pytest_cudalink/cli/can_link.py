@@ -31,6 +31,7 @@ DESCRIPTION: Final = (
 )
 _PREFIX: Final = "nvrtc-"
 _THIS: Final = "this"
+_VERDICTS: Final = {True: "works", False: "does not work"}
 #: The fields of a documented statement that --json gives.
 _OF_STATEMENT: Final = ("name", "says", "source", "url", "verified")
 
@@ -144,10 +145,9 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     except (OSError, ReaderError) as error:
         raise CommandError(f"{path} cannot be read: {safe(error)}; expected {expected}") from error
     leaves = list(artifact.leaves)
-    if artifact.problems or artifact.kind == "unknown" or not leaves:
-        why = artifact.problems[0] if artifact.problems else "it is not device code"
-        msg = f"{path} cannot be judged: {why}; expected PTX, LTO-IR, a cubin, or a file that contains them"
-        raise CommandError(msg)
+    if artifact.problems:
+        why = f"{path} cannot be judged: {artifact.problems[0]}"
+        raise CommandError(f"{why}; expected PTX, LTO-IR, a cubin, or a file that contains them")
     # a packed image does not say its release
     telling = [leaf for leaf in leaves if leaf.producer or leaf.needs] or leaves
     leaf = next((answer for answer in telling if answer.arch == arch), telling[0])
@@ -198,7 +198,7 @@ def _installed() -> tuple[Consumer, ...]:
     """Return the nvJitLink and the driver of this environment."""
     try:
         faked = probes.fakes().fakes_nvjitlink
-        nvjitlink = probes.nvjitlink_version(warn=False) if faked else probes.nvjitlink().found
+        nvjitlink = probes.nvjitlink_version() if faked else probes.nvjitlink().found
         versions = {"nvjitlink": nvjitlink, "driver": probes.driver_version()}
     except (RuntimeError, OSError) as error:
         msg = f"CONSUMER is this, but its libraries cannot be asked: {safe(error)}; run: cudalink doctor"
@@ -230,13 +230,10 @@ def _lines(atlas: Atlas, reply: Reply) -> Iterable[str]:
         rows.append(("measured", f"{found_words(reply.answer)} ({_measured_by(atlas, reply)})"))
     rows += [("hardware", f"{found_words(answer)} ({device})") for device, answer in reply.hardware]
     rows += [
-        ("documented", f"{'works' if works else 'does not work'}: {said.says} ({said.cited}, {said.url})")
+        ("documented", f"{_VERDICTS[works]}: {said.says} ({said.cited}, {said.url})")
         for said, works in reply.documented
     ] or [("documented", "nothing")]
-    rows += [
-        ("expected", f"{rule.rule}: {'works' if rule.works else 'does not work'}; {rule.because}")
-        for rule in reply.rules
-    ]
+    rows += [("expected", f"{rule.rule}: {_VERDICTS[rule.works]}; {rule.because}") for rule in reply.rules]
     rows += [("instead", text) for text in reply.suggestion]
     shown = ""
     for label, text in rows:

@@ -5,10 +5,8 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from ..base import scratch
@@ -130,16 +128,13 @@ def _show_skew(machine: Machine, write: Callable[[str], object]) -> bool:
     _fill(
         write, "2. ", f"The kernel for a user whose driver is older: CUDA {older.version} ({release_of(older.version)})"
     )
-    with tempfile.TemporaryDirectory(dir=scratch.root()) as work, progress("running a test on emulated drivers"):
-        done = _run_test(Path(work), older)
-        passed = None if newer.lacks or newer is older else _run_test(Path(work), newer)
+    with progress("running a test on emulated drivers"):
+        done = _run_test(older)
+        passed = None if newer.lacks or newer is older else _run_test(newer)
     write("")
     write(f"   $ {_command(older.version)} -q test_kernel.py")
-    for line in done.stdout.splitlines():
-        if len(line) <= _WIDTH - 3:
-            write(f"   {line}".rstrip())
-        else:  # one that explains the failure
-            _fill(write, f"   {line[:7]}", line[7:])
+    for line in done.stdout.splitlines():  # those that explain the failure are longer
+        _fill(write, f"   {line[:7]}", line[7:])
     expected = done.returncode == 1 and f"error  {_ERROR}" in done.stdout and "1 failed" in done.stdout
     if not expected:
         _fill(write, "   FAIL ", f"{_ERROR} was expected; pytest ended with {done.returncode} {done.stderr}")
@@ -162,8 +157,9 @@ def _command(driver: CudaVersion) -> str:
     return f"pytest --cudalink-driver={driver}"
 
 
-def _run_test(folder: Path, emulation: Emulation) -> subprocess.CompletedProcess[str]:
+def _run_test(emulation: Emulation) -> subprocess.CompletedProcess[str]:
     """Run the sample's test on an emulated driver; nothing is fetched for it."""
+    folder = scratch.fresh("demo")
     (folder / "test_kernel.py").write_text(sample.SKEW_TEST, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not _NOT_PASSED.match(name)}

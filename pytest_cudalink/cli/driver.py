@@ -34,7 +34,7 @@ _PASSED_ON: Final = frozenset(
 _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
-def run_program(program: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
+def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a program with this process's files, and return its exit code, negative for a signal.
 
     A signal that another process sends is passed on; those of the terminal's keys reach the program by themselves. If
@@ -54,7 +54,6 @@ def run_program(program: str, command: Sequence[str], environment: Mapping[str, 
     try:
         process = subprocess.Popen(  # noqa: S603 (the user's program)
             command,
-            executable=program,
             env=environment,
             close_fds=False,
             preexec_fn=prepare,  # noqa: PLW1509 (this process has one thread)
@@ -173,7 +172,7 @@ def _run(options: argparse.Namespace) -> int:
     sys.stdout.flush()
     written = notes.Notes(os.environ.get(notes.VARIABLE, ""))
     try:
-        code = run_program(program, command, {**os.environ, **emulation.environment(), notes.VARIABLE: written.path})
+        code = run_program(command, {**os.environ, **emulation.environment(), notes.VARIABLE: written.path})
     except OSError as error:
         no_interpreter = error.errno in (errno.ENOEXEC, errno.ENOENT)
         hint = "; a script needs an existing interpreter, in its first line or before it" if no_interpreter else ""

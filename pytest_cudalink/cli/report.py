@@ -6,7 +6,7 @@ import itertools
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
@@ -123,7 +123,6 @@ def _compared(report: MatrixReport, against: Sequence[Path]) -> Comparison | Non
             step.say(path.name)
             older.append((str(path), merge([path])))
             step.advance()
-        step.say("comparing")
         return history([*in_order(older), ("this report", report)])
 
 
@@ -140,21 +139,19 @@ def _nearby(paths: Sequence[Path]) -> str:
     return f"; records are in {', '.join([*folders][:_FOLDERS])}{more}"
 
 
-def _folders(base: Path) -> list[Path]:
-    """Return the folders in a folder, of its first entries."""
+def _folders(base: Path) -> Iterator[Path]:
+    """Yield the folders in a folder, of its first entries."""
     with suppress(OSError), os.scandir(base) as entries:
-        return sorted(
-            Path(entry.path) for entry in itertools.islice(entries, _ENTRIES) if entry.is_dir(follow_symlinks=False)
-        )
-    return []
+        first = itertools.islice(entries, _ENTRIES)
+        yield from sorted(Path(entry.path) for entry in first if entry.is_dir(follow_symlinks=False))
 
 
 def _has_records(folder: Path) -> bool:
     """Return whether a folder has a record file among its first entries."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in itertools.islice(entries, _ENTRIES):
-            if entry.name.endswith(".jsonl") and entry.is_file():
-                with open_regular(entry.path) as file:
+            if entry.name.endswith(".jsonl"):
+                with suppress(OSError), open_regular(entry.path) as file:
                     if file.read(len(_RECORD)) == _RECORD:
                         return True
     return False

@@ -10,7 +10,7 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.artifacts import inspect
+from pytest_cudalink.artifacts import inspect, read_words
 from pytest_cudalink.versions import CudaVersion, Needs
 
 ARTIFACTS = Path(__file__).parents[1] / "data" / "artifacts"
@@ -57,6 +57,13 @@ def test_ptx_facts() -> None:
     assert (artifact.ptx_isa, artifact.target, artifact.producer) == ((8, 5), "sm_80", None)
     assert artifact.needs == Needs(CudaVersion(12, 5))
     assert artifact.describe() == "ptx for sm_80, PTX ISA 8.5"
+
+
+def test_words_of_an_image() -> None:
+    """What an emulated driver said of an image, alone and in a container, is described as the image itself."""
+    described = {("ptx sm_90 13.0 9.0",): "ptx for sm_90, made by CUDA 13.0", ("tileir damaged",): "tileir"}
+    described[("fatbin", "ptx sm_90 13.0 9.0")] = "fatbin for sm_90, made by CUDA 13.0"
+    assert {words: read_words(words).describe() for words in described} == described
 
 
 PTX = b""".version 9.0

@@ -121,6 +121,10 @@ def test_table_and_exit_codes(cuda_library, built, tmp_path, capsys) -> None:
         "  libuse.so  needs libcudart.so.13  (CUDA 13; 1 symbol)",
         "  libuse.so  needs at least libcudart of CUDA 13.0  (wants cudaMalloc of CUDA 13.0)",
     ]
+    built("libnew.so", {cuda_library("libcudart.so.13", "cudaDevSmResourceSplit"): "cudaDevSmResourceSplit"})
+    assert main(["audit", str(good.parent)]) == 0
+    highest = "  libnew.so  needs at least libcudart of CUDA 13.1  (wants cudaDevSmResourceSplit of CUDA 13.1)"
+    assert capsys.readouterr().out.splitlines()[-1] == highest
     assert main(["audit", str(good), "--require", "13", "--symbols"]) == 0
     assert "      cudaMalloc@libcudart.so.13\n" in capsys.readouterr().out
     assert main(["audit", str(good), "--require", "12,13,none"]) == 1
@@ -474,12 +478,13 @@ def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
     [
         (CUBIN.read_bytes(), False),
         (b"", False),
+        (b"INPUT(libcudart.so.12)\n" * 10, False),
         *((b"\x7fELF" + head, False) for head in (b"\1\1", b"\1\2", b"\2\2\1")),
         *((b"\x7fELF" + head, True) for head in (b"\2\1", b"\3\1", b"")),
     ],
 )
 def test_files_that_no_loader_loads(content: bytes, damaged: bool, tmp_path: Path) -> None:
-    """Device code and libraries of other machines are none; a header that is cut off is damaged."""
+    """Device code, scripts of linkers and libraries of other machines are none; a header that is cut off is damaged."""
     (tmp_path / "x").write_bytes(content)
     for read in (lambda: read_elf(io.BytesIO(content)), lambda: read_dynamic(tmp_path / "x")):
         if damaged:

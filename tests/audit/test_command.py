@@ -55,7 +55,7 @@ def test_names_in_a_wheel_are_shown_as_text(options, user, make_wheel, capsys) -
         (["--device-code", "--require", "12"], "--require is given with an option of device code"),
         (["--device-code", "--symbols"], "--symbols is given with an option of device code"),
         (["--environment=/x", "--require", "12"], "--require is given with --environment"),
-        (["--environment=/x", "--assemble"], "--assemble is given with --environment"),
+        (["--environment=/x", "--require-archs", "80"], "--require-archs is given with --environment"),
         (["--environment=/x", "--gpu", "L4", "--gpu", "A100"], "--gpu is L4, A100; expected one with --environment"),
         (["--environment=/x", "--gpu", "L4"], "gpu = 'L4' is given without a driver; name one, such as 12.8 or 570"),
         (["--environment=/x", "--driver", ">=570"], "driver '>=570': expected a release from 525 on"),
@@ -78,9 +78,12 @@ def test_what_is_asked_for_is_never_passed_over(options, words, user, capsys) ->
 
 def test_required_architectures_without_device_code(user, capsys) -> None:
     """A library that lost its device code does not have what is required; to ask about one GPU alone fails nothing."""
-    assert main(["audit", str(user), "--require-archs", "80,90"]) == 1
+    assert main(["audit", str(user), "--require-archs", "80, 90"]) == 1
     assert "  fails: no device code; expected code for sm_80, sm_90\n" in capsys.readouterr().out
-    assert main(["audit", str(user), "--gpu", "L4"]) == 0
+    assert main(["audit", str(user), "--require-archs", "80", "--format=github"]) == 1
+    said = annotations(capsys.readouterr().out)
+    assert ("error", str(user), "device code", "no device code; expected code for sm_80") in said
+    assert main(["audit", str(user), "--gpu", "L4", "--gpu", "A100"]) == 0
     with pytest.raises(AssertionError, match="no device code; expected code for sm_90"):
         device_code(user).check(archs=["H100"])
 
@@ -187,13 +190,6 @@ def test_annotations_of_what_cannot_be_audited(tmp_path, monkeypatch, capsys) ->
     assert main(["audit", str(tmp_path / "k.ptx"), "--device-code", "--format=github"]) == 0
     ((_, _, _, text),) = annotations(capsys.readouterr().err)
     assert text.endswith(": Is a directory; expected a file that can be written")
-
-
-def test_annotations_of_device_code(user, tmp_path, capsys) -> None:
-    assert main(["audit", str(user), "--require-archs", "80", "--format=github"]) == 1
-    assert ("error", str(user), "device code", "no device code; expected code for sm_80") in annotations(
-        capsys.readouterr().out
-    )
 
 
 # -- assembling
@@ -330,9 +326,11 @@ def test_which_toolchain_assembles(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("toolchain")
 def test_unfinished_and_crashed(linked, tmp_path, monkeypatch, capsys) -> None:
-    """PTX that takes too long is shown and fails nothing; PTX that ends nvJitLink fails."""
-    monkeypatch.setattr(FakeLink, "answers", [answer(end="took longer than 1 s", hung=True)])
+    """PTX that takes too long is shown and fails nothing; PTX that ends nvJitLink fails. Other PTX is only counted."""
     (tmp_path / "k.ptx").write_text(PTX.replace("sm_80", "sm_90a"), encoding="utf-8")
+    assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 0
+    assert capsys.readouterr().out.endswith("  assembled: 1 assembled\n")
+    monkeypatch.setattr(FakeLink, "answers", [answer(end="took longer than 1 s", hung=True)])
     assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 0
     said = capsys.readouterr().out
     assert "  assembled: 1 unfinished\n    unfinished: k.ptx: PTX 8.8 for sm_90a, on sm_90a\n" in said
@@ -371,6 +369,8 @@ def test_table_on_the_page(capsys) -> None:
     )
     assert shown is not None
     assert capsys.readouterr().out.partition("none.fatbin: ")[2] == shown[1]
+    assert main(["audit", str(DATA / "device_code/none.fatbin"), "--gpu=sm_88"]) == 0  # of no GPU with a name
+    assert "\n    sm_88   no driver  native\n" in capsys.readouterr().out
 
 
 # -- METADATA

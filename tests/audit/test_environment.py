@@ -448,8 +448,9 @@ def test_command(made, capsys) -> None:
     said = capsys.readouterr().out
     assert "\n::error title=version%3A nvidia-nvjitlink-cu12 12.8.93 (" in said
     assert ".dist-info)::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); pip" in said
-    assert main(["audit"]) == 2
-    assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
+    for words in ([], ["x.whl", "--environment", str(made.prefix)], ["--format=json", "--environment=/no/such"]):
+        assert main(["audit", *words]) == 2
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.usefixtures("_alone")

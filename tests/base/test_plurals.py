@@ -1,20 +1,11 @@
 """Numbers with their nouns."""
 
-import pytest
-
 from pytest_cudalink.base.words import and_more, counted, listed, plural
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"), [(0, "0 entries"), (1, "1 entry"), (2, "2 entries"), (11, "11 entries")]
-)
-def test_given_plural(number: int, expected: str) -> None:
-    """Only one is singular."""
-    assert counted(number, "entry", "entries") == expected
-
-
-def test_regular_plural() -> None:
-    """A plural ends in s where no other is given."""
+def test_plural() -> None:
+    """Only one is singular; a plural ends in s where no other is given."""
+    assert [counted(number, "entry", "entries") for number in (0, 1, 11)] == ["0 entries", "1 entry", "11 entries"]
     assert [counted(number, "cell") for number in (0, 1, 2)] == ["0 cells", "1 cell", "2 cells"]
     assert [plural(number, "was", "were") for number in (0, 1, 2)] == ["were", "was", "were"]
 

@@ -69,7 +69,7 @@ def test_ends_with_its_process(process, temporary) -> None:
     end(killed)
     assert left.is_dir()
 
-    ended, made = process()
+    ended, made = process("assert scratch.fresh('name').name.startswith('name-')")
     assert (left.exists(), made.is_dir()) == (False, True)
     assert made.stat().st_mode & 0o777 == 0o700
 

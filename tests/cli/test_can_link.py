@@ -28,6 +28,7 @@ def test_yes(capsys: pytest.CaptureFixture[str]) -> None:
     wheels = atlas.load().wheels
     by = f"nvJitLink {wheels['13.0']['nvjitlink']}, NVRTC {wheels['12.9']['nvrtc']}, sm_90"
     assert lines[1].startswith(f"  measured    works ({by}, ")
+    assert lines[3].startswith("  documented  does not work: LTO-IR links only with nvJitLink of the same major")
     assert "  expected    linker: works; its header asks for no newer release" in lines
     assert any(line.startswith("              guard rails: does not work; LTO-IR is promised") for line in lines)
     assert "instead" not in out
@@ -59,7 +60,9 @@ def test_tile_ir_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     file = DATA / "tile" / "add.fatbin"
     code, out, _ = said(capsys, str(file), "tileiras-13.2", "--arch", "sm_100")
     assert code == 1
-    assert "\nno: tileiras 13.2 does not compile Tile IR of CUDA 13.3 for sm_100\n" in out
+    assert "\nno: tileiras 13.2 does not compile Tile IR of CUDA 13.3 for sm_100\n  measured    tileiras answers" in out
+    by = f" (tileiras {atlas.load().wheels['13.2']['tileiras']}, sm_100, {atlas.load().measured['date']}, nox -s atlas)"
+    assert f"{by}\n  documented  nothing\n" in out
     install = install_command("cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*")
     assert f"  instead     take tileiras 13.3 or newer: {install}\n              write bytecode of CUDA 13.2\n" in out
     _, out, _ = said(capsys, "13.1", "tileiras-13.3", "tileir", "--arch", "sm_90a")
@@ -120,16 +123,25 @@ def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Release, kind and architecture of a file are read from its headers."""
     code, out, _ = said(capsys, str(DATA / "13.2" / "user.ptx"), "nvjitlink-13.0")
     assert code == 1
-    assert "; asked as ptx of CUDA 13.2\n\nno: nvJitLink 13.0 does not link PTX of CUDA 13.2\n" in out
+    assert out.startswith(
+        f"{DATA}/13.2/user.ptx: ptx for sm_90, made by CUDA 13.2; asked as ptx of CUDA 13.2\n\n"
+        "no: nvJitLink 13.0 does not link PTX of CUDA 13.2\n"
+    )
+    for file, heading in (
+        ("nvcc/user-plain.fatbin", "cubin for sm_90, made by CUDA 13.0, one of 2 images in it; asked as fatbin-cubin"),
+        ("13.0/linked.cubin", "cubin for sm_90, made by CUDA 13.0; asked as linked-cubin"),
+        ("../device_code/speed.fatbin", "cubin for sm_80, made by CUDA 13.0, one of 5 images in it; asked as linked-c"),
+    ):
+        assert f"{file}: {heading}" in said(capsys, str(DATA / file), "13.2")[1]
     code, out, _ = said(capsys, str(DATA / "12.9" / "user.ltoir"), "nvjitlink-13.0", "--json")
     assert (code, json.loads(out)["kind"]) == (0, "ltoir")
     code, _, err = said(capsys, str(DATA / "12.9" / "user.ltoir"), "nvjitlink-13.0", "ptx")
     assert code == 2
     assert "KIND is 'ptx', but " in err
-    (tmp_path / "no").write_bytes(b"nothing")
-    code, _, err = said(capsys, str(tmp_path / "no"), "13.0")
-    assert code == 2
-    assert "cannot be judged: " in err
+    for content, why in ((b"nothing", "not an image that a CUDA linker"), (b"\x7fELF", "damaged cubin: ELF header")):
+        (tmp_path / "no").write_bytes(content)
+        code, _, err = said(capsys, str(tmp_path / "no"), "13.0")
+        assert (code, f"no cannot be judged: {why}" in err) == (2, True)
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,14 +151,9 @@ def test_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert out.startswith("yes: the driver of CUDA 13.0 links PTX of CUDA 12.9\n")
     with probes.fake(driver=None, nvjitlink=None):
-        assert said(capsys, "12.9", "this", "ptx") == (
-            2,
-            "",
-            (
-                "cudalink can-link: CONSUMER is this, but there is neither an nvJitLink nor a driver here; "
-                "name a release, such as 13.2\n"
-            ),
-        )
+        code, out, err = said(capsys, "12.9", "this", "ptx")
+    assert (code, out) == (2, "")
+    assert err.endswith("there is neither an nvJitLink nor a driver here; name a release, such as 13.2\n")
 
 
 def test_a_branch_of_drivers_and_a_kind_in_capitals(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,6 +168,8 @@ def test_a_branch_of_drivers_and_a_kind_in_capitals(capsys: pytest.CaptureFixtur
         (("12.9", "newest", "ptx"), "CONSUMER is 'newest'; expected a release such as 13.2, nvjitlink-13.2, driv"),
         (("12.9", "13.0", "pxt"), "KIND is 'pxt'; expected ptx, ltoir, cubin, linked-cubin, "),
         (("12.9", "13.0", "pxt"), "; did you mean ptx?"),
+        ((), "PRODUCER and CONSUMER are missing; expected words such as 12.4 nvjitlink-13.2 ltoir"),
+        (("12.9",), "CONSUMER is missing; expected words such as 12.4 nvjitlink-13.2 ltoir"),
         (("12.9", "13.0"), "KIND is missing; expected ptx, "),
         (("12.9", "13.0", "ptx", "--arch", "L4"), "--arch: unknown architecture 'L4'; known: "),
         (("nope.cubin", "13.0"), "PRODUCER is nope.cubin: No such file or directory; expected a CUDA release such as"),
@@ -184,11 +193,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "13.2", "13.0", "cubin", "--json")
     answer = json.loads(out)
     assert code == 1
-    assert {name: answer[name] for name in ("producer", "kind", "arch")} == {
-        "producer": "13.2",
-        "kind": "cubin",
-        "arch": "sm_90",
-    }
+    assert [answer[name] for name in ("producer", "kind", "arch")] == ["13.2", "cubin", "sm_90"]
     assert answer["measured"]["command"] == "nox -s atlas"
     linker, driver = answer["answers"]
     assert (linker["step"], linker["works"], linker["answer"]["status"]) == ("nvjitlink", False, "refused")

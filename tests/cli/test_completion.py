@@ -53,28 +53,25 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _completed(folder: Path, *lines: str) -> dict[str, set[str]]:
-    """Return the words that bash offers at the end of each line; options only where one is begun."""
+    """Return the words that bash offers at the end of each line."""
     done = subprocess.run(
         ["bash", "--norc", "-c", _ASK, "ask", *lines], cwd=folder, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     answers = (line.split(">", 1) for line in done.stdout.splitlines())
-    return {
-        line: {word for word in words.split() if not word.startswith("-") or line.split(" ")[-1].startswith("-")}
-        for line, words in answers
-    }
+    return {line: {*words.split()} for line, words in answers}
 
 
 @pytest.mark.slow
 def test_bash(place: Path) -> None:
     """Commands, verbs, options, and values that depend on the project and the cache."""
     expected = {
-        "cudalink ": {*COMMANDS},
+        "cudalink ": {*COMMANDS, "--help", "--version"},
         "cudalink ma": {"matrix"},
-        "cudalink matrix ": {"check", "github", "list", "show"},
+        "cudalink matrix ": {"check", "github", "list", "show", "--help"},
         "cudalink matrix list --ta": {"--tags"},
         "cudalink matrix list --tags n": {"nightly"},
-        "cudalink matrix show ": {"first", "second"},
+        "cudalink matrix show f": {"first"},
         "cudalink toolchain add 13.": {f"13.{minor}" for minor in range(6)},
         "cudalink driver run --version 12.": {f"12.{minor}" for minor in range(10)},
         "cudalink can-link 12.4 nvjitlink-12.": {f"nvjitlink-12.{minor}" for minor in (*range(7), 8, 9)},
@@ -86,13 +83,13 @@ def test_bash(place: Path) -> None:
 
 
 def test_nothing_is_offered_for_broken_cells(place: Path) -> None:
-    """A file of cells with errors is no reason for a traceback in the shell; of a sound one their names are."""
-    line = "cudalink matrix show "
-    assert _completed(place, line) == {line: {"first", "second"}}
+    """A file of cells with errors is no reason for a traceback in the shell; of a sound one their names are offered."""
+    line, options = "cudalink matrix show ", {"--help", "--json", "--file"}
+    assert _completed(place, line) == {line: {"first", "second", *options}}
 
     (place / "matrices" / "cells.toml").write_text("[[[")
 
-    assert _completed(place, line) == {line: set()}
+    assert _completed(place, line) == {line: options}
 
 
 def test_without_argcomplete(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import cli
 from pytest_cudalink.cli import GROUPS, main, make_parser
 
 _CELLS = """
@@ -72,6 +73,7 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
         main(["--help"])
 
     assert capsys.readouterr().out == alone
+    assert "positional" not in alone
     lines = alone.splitlines()
     assert max(map(len, lines)) <= 80
     for title, group in GROUPS.items():
@@ -86,6 +88,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
             below_it = dict.fromkeys(action.choices.values())  # one may have two names
             assert parser.prog == "cudalink" or len(action._choices_actions) == len(below_it)
             for below in below_it:
+                assert below.description or parser.prog != "cudalink"
                 yield below
                 yield from _parsers(below)
         else:
@@ -146,8 +149,15 @@ def test_help_imports_no_command() -> None:
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def test_version_says_what_is_bundled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_says_what_is_bundled(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """The first line is the version; then the drivers, libraries and releases that come with it."""
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "a" / "b.py"))
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert "\nstubs: not built for this system\n" in capsys.readouterr().out
+    monkeypatch.undo()
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
 
@@ -176,7 +186,7 @@ def test_version_says_what_is_bundled(capsys: pytest.CaptureFixture[str]) -> Non
         (["matrix", "github", "--tags", "nope"], 2, "known: cross-major, ctk, skew"),
         (["matrix", "list", "--tags", "gpu"], 2, "no cell of {file} has the tags 'gpu'; known: cross-major, ctk, skew"),
         (["matrix", "show", "tow"], 2, "no cell 'tow' in {file}; did you mean two?"),
-        (["matrix", "show", "nope"], 2, "known: one, two"),
+        (["matrix", "show", "nope"], 2, "known: one, two\n"),
         (["toolchain", "add", "12.77"], 1, "no wheels of CUDA 12.77 are known; known: 12.0, 12.1"),
         (
             ["driver", "run", "--version", "99.0", "--", "true"],
@@ -208,7 +218,7 @@ def test_wrong_words(
     ended, said = _said(arguments, capsys)
 
     assert ended == code
-    assert expected.format(file=file) in said
+    assert expected.format(file=file) in f"{said}\n"
 
 
 def test_events_on_stdout(tmp_path: Path) -> None:

@@ -966,6 +966,7 @@ def test_copies() -> None:
 def test_page_and_json(capsys, monkeypatch) -> None:
     """The verdict and its command come first; --verbose has every part once, --json the same facts; one exit code."""
     report = made(*WHOLE, facts=facts_of("12.8"))
+    report.driver["path"] = "/x/libcuda.so.1"
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
     assert cli.main(["doctor"]) == 1
     page = capsys.readouterr().out.splitlines()
@@ -979,12 +980,15 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     assert page[5] == "NO the driver of CUDA 12.8 is too old for the toolkit (2 findings)"
     assert page[6].startswith("   or install a driver for CUDA 13.0")
     assert "Driver   CUDA 12.8, given" in page
+    assert f"Toolkit  CUDA 13.0, {len(report.items)} parts; not found: {len(report.missing)}" in page
     assert "Links    PTX by the driver, LTO-IR fails (strict-major; others differ)" in page
     assert cli.main(["doctor", "--verbose"]) == 1
     page = capsys.readouterr().out.splitlines()
     for title in ("Driver", "Toolkit", "Not found", "Copies", "Rules", "Links", "Findings"):
         assert sum(line.startswith(title) and "    " not in line for line in page) == 1
     assert page[0] == "Verdict: incoherent"
+    assert re.fullmatch("  kind +given +/x/libcuda.so.1", page[page.index("Driver") + 3])
+    assert any(line.startswith("  NO  driver ") for line in page)
     command = "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]>=12.0,<12.9' 'nvidia-nvjitlink-cu12>=12.0,<12.9'"
     assert f"     pip uninstall -y w-cudart w-nvJitLink w-nvrtc && {command}" in page
     links = page[page.index("Links") + 1 : page.index("Findings") - 1]

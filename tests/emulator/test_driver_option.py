@@ -578,7 +578,9 @@ def test_command(toolchain, tmp_path) -> None:
     info = json.loads(cudalink("info", "--json").stdout)
     assert info["emulator"]["versions"][0] == "12.0"
     assert "13.0" in info["emulator"]["ready"]
-    assert "can be emulated: CUDA 12.0 to 13.5" in cudalink("info").stdout
+    _, emulated, ready = cudalink("info").stdout.splitlines()
+    assert emulated.startswith("can be emulated: CUDA 12.0 to 13.5")
+    assert ready.startswith("with an nvJitLink here to link through: ")
 
 
 @pytest.fixture
@@ -600,6 +602,7 @@ def test_command_says_what_cannot_be_run(toolchain, tmp_path) -> None:
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"cudalink driver run: {script} cannot be run: ")
+        assert line.endswith("; a script needs an existing interpreter, in its first line or before it")
 
 
 def test_a_driver_that_is_none(run, pytester, junk) -> None:

@@ -619,10 +619,13 @@ def test_command(capsys, tmp_path, monkeypatch) -> None:
     file = tmp_path / "matrices" / "cells.toml"
     file.write_text(
         '[cells.a]\nctk = "13.0"\ndriver = "12.9"\npython = "3.13"\n'
-        '[cells.b]\ndriver = "real"\ngpu = true\nruns-on = ["self-hosted", "h200"]\n',
+        '[cells.b]\ndriver = "real"\ngpu = true\nruns-on = ["self-hosted", "h200"]\nenv = { A = "1" }\n',
         encoding="utf-8",
     )
     monkeypatch.chdir(tmp_path)
+    assert cli.main(["matrix", "show", "b"]) == 0
+    shown = capsys.readouterr().out
+    assert '\n  env = { A = "1" }\n  runs-on = ["self-hosted", "h200"]\n\ntags\n  gpu\n\nenvironment\n' in shown
     assert cli.main(["matrix", "check"]) == 0
     assert capsys.readouterr().out == "matrices/cells.toml: 2 cells, no errors\n"
     assert cli.main(["matrix", "list", "--tags", "skew"]) == 0

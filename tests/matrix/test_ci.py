@@ -125,7 +125,8 @@ def test_machines(tmp_path, capsys) -> None:
         "g": ["self-hosted", "gpu"],
         "own": ["mine"],
     }
-    assert rows(tmp_path, "--gpu-runner", "", capsys=capsys)["g"]["runs-on"] == ["ubuntu-latest"]
+    for options in ((), ("--gpu-runner", "")):
+        assert rows(tmp_path, *options, capsys=capsys)["g"]["runs-on"] == ["ubuntu-latest"]
 
 
 def test_pythons_of_cells(tmp_path, capsys, monkeypatch) -> None:

@@ -175,7 +175,9 @@ def test_a_wrong_folder_names_those_with_records(folder, records, tmp_path, monk
         (tmp_path / name).mkdir(parents=True)
     write(tmp_path / "project/.cudalink", "two", {"a": "passed"})
     (tmp_path / "other" / "log.jsonl").write_text("{}\n")
-    os.mkfifo(tmp_path / "other" / "pipe.jsonl")
+    for name in ("other/pipe.jsonl", *(f"records/{number}.jsonl" for number in range(9))):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "link").symlink_to("records")
     monkeypatch.chdir(tmp_path)
 
     assert cli.main(["report", folder]) == 2

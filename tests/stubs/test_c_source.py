@@ -13,7 +13,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from pytest_cudalink import stubs as stubs_package
-from pytest_cudalink.base.compiler import find_compiler
+from pytest_cudalink.base.compiler import CompilerError, SharedLibrary, build, find_compiler
 from pytest_cudalink.cli import main
 from pytest_cudalink.stubs import StubNotFoundError, c_source, describe
 from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
@@ -291,6 +291,13 @@ def test_warnings_of_a_users_compiler(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.setenv("CC", f"{shlex.join(find_compiler())} -Wconversion -Wundef")
     assert main(["stubs", "build", "--libs", "nvrtc", "-o", str(tmp_path)]) == 0
     assert capfd.readouterr().out == f"{tmp_path / 'libstub_nvrtc.so'}\n"
+    (tmp_path / "x.c").write_text("int f(long x) { return x; }\n")
+    with pytest.raises(CompilerError, match="Wconversion"):  # our own has none
+        build(SharedLibrary("x.so", (tmp_path / "x.c",)), tmp_path)
+    for name in ("cc", "gcc", "clang"):
+        monkeypatch.setattr(shutil, "which", lambda word, only=name: word if word == only else None)
+        monkeypatch.delenv("CC", raising=False)
+        assert find_compiler() == [name]
 
 
 def test_describe_from_python(run, stubs, tmp_path) -> None:
@@ -324,17 +331,22 @@ print([line.split()[-1] for line in open("/proc/self/maps") if "libstub_nvrtc" i
     assert run(code).stdout == f"{tmp_path / 'libstub_nvrtc.so'}\n"
 
 
-def test_command_describe(stubs, run, tmp_path) -> None:
+def test_command_describe(stubs, tmp_path, monkeypatch, capsys) -> None:
     """It tells what a stub found, or where it looked, and what takes a wheel that is not above the stub."""
     wheel = tmp_path / "nvidia/cu13/lib/libnvrtc.so.13"
     wheel.parent.mkdir(parents=True)
     wheel.touch()
-    words = [sys.executable, "-m", "pytest_cudalink.cli", "stubs", "describe", stubs["nvrtc"]]
-    done = run(*words, CUDALINK_STUBS_NVRTC=NOWHERE, PYTHONPATH=tmp_path)
-    assert done.returncode == 0
-    assert done.stdout.startswith("libstub_nvrtc.so: no library (not found)\n  looked in: CUDALINK_STUBS_NVRTC=")
-    hint = f"  installed, but not above the stub: CUDALINK_STUBS_NVRTC={wheel} takes it"
-    assert done.stdout.splitlines()[-1] == hint
+    monkeypatch.setenv("CUDALINK_STUBS_NVRTC", NOWHERE)
+    hints = []
+    for number, paths in enumerate(([str(tmp_path)], [])):
+        monkeypatch.setattr(sys, "path", paths)
+        (tmp_path / str(number)).mkdir()
+        assert main(["stubs", "describe", shutil.copy(stubs["nvrtc"], tmp_path / str(number))]) == 0
+        first, second, *hint = capsys.readouterr().out.splitlines()
+        assert first == "libstub_nvrtc.so: no library (not found)"
+        assert second.startswith(f"  looked in: CUDALINK_STUBS_NVRTC={NOWHERE}")
+        hints.append(hint)
+    assert hints == [[f"  installed, but not above the stub: CUDALINK_STUBS_NVRTC={wheel} takes it"], []]
 
 
 def test_cmake_dir(capsys) -> None:

@@ -284,6 +284,14 @@ def test_real_drivers_pass(path) -> None:
     assert len(told["answers"]["programs"]) == sum(question.group == "programs" for question in questions())
 
 
+def test_another_recording_to_compare_with(capsys) -> None:
+    """It takes the place of the one of the nearest device."""
+    first, second = RECORDED[:2]
+    assert main(["driver", "record", f"--answers={first}", f"--against={second}"]) == 0
+    told = grade.read(second)
+    assert f"\nequal to driver {told['driver']} (CUDA {told['cuda']}) with " in capsys.readouterr().out
+
+
 def test_the_grade_in_words(monkeypatch) -> None:
     """Share, functions that differ, questions without an answer, and how a process ended."""
     other = DriverQuestion("programs", "7", [["cuInit", 0], ["cuMemAlloc_v2", ["o", "x"], 16]])
