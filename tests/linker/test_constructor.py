@@ -123,17 +123,9 @@ def test_the_driver_is_asked_only_when_the_row_depends_on_it(monkeypatch, no_lib
         assert "driver not asked" in Linker(sample_code("13.0/main.ptx"), backend="nvjitlink").decision.found
         assert "driver unknown" in Linker(sample_code("13.0/main.ptx"), options=options).decision.sentence
         assert asked
-
-
-def test_only_a_cuda_error_means_unknown(monkeypatch, no_libraries, sample_code) -> None:
-    """Any other failure of the driver probe reaches the caller."""
-
-    def broken():
-        raise OSError("libcuda.so.1: wrong ELF class")
-
-    monkeypatch.setattr(probes, "driver_version", broken)
-    with probes.fake(nvjitlink="13.0"), pytest.raises(OSError, match="wrong ELF class"):
-        Linker(sample_code("13.0/main.ptx"), options=LinkerOptions(arch="sm_90"))
+        monkeypatch.setattr(probes, "driver_version", lambda: 1 / 0)  # only an error of CUDA means that it is unknown
+        with pytest.raises(ZeroDivisionError):
+            Linker(sample_code("13.0/main.ptx"), options=options)
 
 
 def test_policy_precedence(monkeypatch, no_libraries, sample_code) -> None:
@@ -374,11 +366,6 @@ def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
     with probes.fake(driver="13.0"), pytest.warns(DeprecationWarning, match="is deprecated on the driver") as caught:
         Linker(sample_code("13.0/main.ptx"), options=options, backend="driver")
     assert [warning.filename for warning in caught] == [__file__]
-
-
-def test_the_log_in_the_message_of_an_error() -> None:
-    """Each line of it is one of the message, but for blank ones."""
-    assert str(LinkError("refused", backend="driver", error_log="one\n\ntwo\n")) == "refused\n  log: one\n  log: two"
 
 
 def test_object_code_sources(samples, tmp_path) -> None:

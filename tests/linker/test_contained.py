@@ -94,6 +94,7 @@ def test_refused(state) -> None:
         state.add("ptx", b"!refuse", "a")
     assert (caught.value.code, caught.value.code_name) == (4, "NVJITLINK_ERROR_PTX_COMPILE")
     assert caught.value.error_log == "error   : no\n"
+    assert str(caught.value.with_context(error_log="one\n\ntwo\n")).endswith("\n  log: one\n  log: two")
     with pytest.raises(LinkError, match="nvJitLinkGetLinkedPtx failed"):
         state.complete("ptx")
     state.close()

@@ -207,9 +207,8 @@ def test_which_program_fetches(monkeypatch, tmp_path) -> None:
         toolchains.provide([CudaVersion(13, 0)], lambda _: None)
     assert not toolchains.cache_root().exists()
     (tmp_path / "uv").touch()
-    *command, interpreter = toolchains._installer(None)
-    assert command == [str(tmp_path / "uv"), "pip", "install", "-q", "--no-build", "--python"]
-    assert interpreter == sys.executable
+    command = [str(tmp_path / "uv"), "pip", "install", "-q", "--no-build", "--python", sys.executable]
+    assert toolchains._installer(None) == command
 
 
 def test_what_a_killed_process_left_is_swept(monkeypatch, tmp_path) -> None:

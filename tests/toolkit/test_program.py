@@ -92,16 +92,10 @@ def test_warnings_go_to_logs() -> None:
     assert "\0" not in log
 
 
-def test_macros() -> None:
-    """Macros reach the source."""
-    source = "#if A != 2\n#error A\n#endif\n__global__ void k() {}"
-    Program(source, "c++", ProgramOptions(arch="sm_90", define_macro="A=2")).compile("ptx")
-
-
 def test_default_architecture(monkeypatch) -> None:
     """Without a device and without arch, PTX takes NVRTC's default, and a cubin asks for one."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
-    with Program('extern "C" __global__ void k() {}') as program:
+    with Program('extern "C" __global__ void K() {}', options=ProgramOptions(define_macro="K=k")) as program:
         assert program.compile("ptx").artifact.kernels == ("k",)
     with Program("") as program, pytest.raises(ValueError, match="needs a real .* found: none given, and no"):
         program.compile("cubin")
