@@ -161,6 +161,7 @@ def test_the_header_says_who_set_it(run, monkeypatch) -> None:
     result.assert_outcomes(passed=1)
     said = "cudalink: backend driver (from ini), policy released (from environment CUDALINK_POLICY), *driver*"
     result.stdout.fnmatch_lines([said])
+    result.stdout.no_fnmatch_line("cudalink: link worker:*")
 
 
 @pytest.mark.parametrize(

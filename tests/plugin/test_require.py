@@ -222,7 +222,8 @@ def test_late_driver_in_record_and_report(run, pytester, more) -> None:
     arguments = ("--cudalink-device=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
     result = run(MARKED, *arguments)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: ignored unless a marker forces the driver backend, *: device sm_90 *"])
+    ignored = "cudalink: ignored unless a marker forces the driver backend, *: device sm_90 *"
+    result.stdout.fnmatch_lines(["cudalink: backend auto, *, no driver", ignored])
     result.stdout.no_fnmatch_line("*no emulated driver in this run*")
     recording = read(pytester.path / "r.jsonl")
     assert recording.run.versions["driver"]["kind"] == "absent"
