@@ -55,15 +55,9 @@ def test_both_streams_in_one_log(tmp_path: Path) -> None:
     """A log of both streams has their lines in the order in which they were written."""
     (tmp_path / "matrices").mkdir()
     (tmp_path / "matrices" / "cells.toml").write_text("# ours\n")
-    done = subprocess.run(
-        [*COMMAND[:3], "init", "--ci=none"],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    command = [*COMMAND[:3], "init", "--ci=none"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, **streams)
     assert done.returncode == 1
     assert 0 <= done.stdout.find("leave   matrices/cells.toml") < done.stdout.find("cudalink init: left unchanged")

@@ -226,13 +226,8 @@ def test_events_on_stdout(tmp_path: Path) -> None:
     program = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
     words = ["driver", "run", "--version", "13.0", "--toolchains", "never", "--events", "-", "--"]
 
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_cudalink.cli", *words, sys.executable, "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pytest_cudalink.cli", *words, sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0
     assert done.stdout.startswith("{")

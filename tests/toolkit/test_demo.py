@@ -77,13 +77,8 @@ def test_demo_tells_a_failed_launch_from_a_failed_link(report: Report, monkeypat
 
 def command(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process."""
-    return subprocess.run(
-        [sys.executable, "-m", "pytest_cudalink.cli", "demo", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **environment},
-    )
+    words = [sys.executable, "-m", "pytest_cudalink.cli", "demo", *options]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
 def test_command(toolkit) -> None:
