@@ -47,8 +47,7 @@ static bool starts_with(const char *text, const char *start) { return !strncmp(t
 
 /* What is meant for the program that links, and would change or slow down what nvJitLink does. */
 static bool left_out(const char *entry) {
-  static const char *const prefixes[] = {"MALLOC_", "LD_PRELOAD=",     "CUDALINK_EMULATOR_",
-                                         "PYTHON",  "GLIBC_TUNABLES=", "CUDA_VISIBLE_DEVICES="};
+  static const char *const prefixes[] = {"MALLOC_", "LD_PRELOAD=", "CUDALINK_EMULATOR_", "PYTHON", "GLIBC_TUNABLES="};
   for (size_t at = 0; at < sizeof prefixes / sizeof *prefixes; at++)
     if (starts_with(entry, prefixes[at])) return true;
   return false;
@@ -91,14 +90,14 @@ static char **worker_environment(char **path) {
   size_t count = 0, kept = 0;
   *path = NULL;
   while (environ && environ[count]) count++;
-  char **list = malloc((count + 2) * sizeof *list);
+  char **list = malloc((count + 1) * sizeof *list);
   for (size_t at = 0; list && at < count && environ[at]; at++) {
     if (starts_with(environ[at], "LD_LIBRARY_PATH=")) {
       if (!*path) *path = search_path(environ[at]);
       if (*path) list[kept++] = *path;
     } else if (!left_out(environ[at])) list[kept++] = environ[at];
   }
-  if (list) list[kept++] = "CUDA_VISIBLE_DEVICES=", list[kept] = NULL; /* nvJitLink calls a real driver's cuInit() */
+  if (list) list[kept] = NULL;
   return list;
 }
 
