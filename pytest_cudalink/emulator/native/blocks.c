@@ -379,11 +379,9 @@ CUdeviceptr cl_allocate(size_t size, Place place, const Context *context) {
   return cl_block_make(&block) ? 0 : (CUdeviceptr)block.start;
 }
 
-bool cl_release(CUdeviceptr address) {
+void cl_release(CUdeviceptr address) {
   Block taken;
-  bool found = cl_block_take(address, FROM_MODULE, &taken);
-  if (found) cl_block_free(&taken);
-  return found;
+  if (cl_block_take(address, FROM_MODULE, &taken)) cl_block_free(&taken);
 }
 
 bool cl_held_known(CUdeviceptr address) {

@@ -123,7 +123,7 @@ size_t cl_rounded(size_t size, size_t unit);
 
 /* Allocates memory of the device of a context, or for the host too; NULL is the current one. 0 if memory is out. */
 CUdeviceptr cl_allocate(size_t size, Place place, const Context *context);
-bool cl_release(CUdeviceptr address);
+void cl_release(CUdeviceptr address);
 /* Whether an address is one of ours, whichever device may use it. */
 bool cl_is_known(CUdeviceptr address);
 /* Whether a range lies within one allocation, or within mappings side by side, and the current device may use it; an

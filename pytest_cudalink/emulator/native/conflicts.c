@@ -113,7 +113,6 @@ static bool row_meets(uintptr_t start, uintptr_t end, const Range *range) {
   size_t layer = later ? (start - range->start - span) / range->layer : 0;
   for (; layer < range->layers && range->start + layer * range->layer < end; layer++) {
     uintptr_t first = range->start + layer * range->layer;
-    if (start >= first + span) continue;
     size_t row = start > first && range->rows > 1 ? (start - first) / range->pitch : 0;
     for (; row < range->rows && first + row * range->pitch < end; row++)
       if (start < first + row * range->pitch + range->width) return true;

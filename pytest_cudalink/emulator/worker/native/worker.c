@@ -68,8 +68,7 @@ static void *function(void *opened, const char *name) {
 static bool load(void) {
   if (library.tried) return library.opened;
   library.tried = true;
-  /* nvJitLink initializes a driver of the machine for each link: it finds this library of that name, without functions.
-   */
+  /* nvJitLink initializes a driver of the machine, for each link: it finds this one, which has no functions */
   dlopen("$ORIGIN/../../lib/absent/libcuda.so.1", RTLD_LAZY);
   const char *damage = library_damage(library.path);
   void *opened = damage ? NULL : dlopen(library.path, RTLD_NOW | RTLD_LOCAL);
