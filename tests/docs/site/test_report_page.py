@@ -322,7 +322,8 @@ def test_a_cause_is_one_card(browser, tmp_path) -> None:
     open_whole(browser, file)
     assert browser.run(SECTIONS)[:2] == ["causes", "gpu"]
     card = "document.querySelector('#causes .failures > li')"
-    block = f"error  {SKEW['what']}\nwhy    {SKEW['why']}\nfix    {SKEW['fix'][0]}\n       {SKEW['fix'][1]}"
+    first, second = SKEW["suggestion"]
+    block = f"error  {SKEW['what']}\nwhy    {SKEW['why']}\nfix    {first}\n       {second}"
     tests = f"[...{card}.querySelectorAll('.tests > li')].filter((e) => e.checkVisibility()).map((e) => e.innerText)"
     text = browser.run(f"{card}.innerText")
     assert browser.run(f"{card}.querySelector('pre').innerText") == block
