@@ -289,7 +289,8 @@ def test_another_recording_to_compare_with(capsys) -> None:
     first, second = RECORDED[:2]
     assert main(["driver", "record", f"--answers={first}", f"--against={second}"]) == 0
     told = grade.read(second)
-    assert f"\nequal to driver {told['driver']} (CUDA {told['cuda']}) with " in capsys.readouterr().out
+    name = told["devices"][0]["name"]
+    assert f"\nequal to driver {told['driver']} (CUDA {told['cuda']}) with {name}" in capsys.readouterr().out
 
 
 def test_the_grade_in_words(monkeypatch) -> None:
