@@ -606,15 +606,23 @@ NVRTC, BUILTINS = "libnvrtc-d7c32a86.so.12.0.140", "libnvrtc-builtins-8cb4db2d.s
     [
         ([f"{NVRTC} {BUILTINS}"], []),
         ([NVRTC, BUILTINS], ["error"]),
+        ([f"1.so {BUILTINS}", NVRTC], []),
         ([f"{NVRTC} libcudart.so.12", "libcudart.so.12"], ["error"]),
+        ([f"{NVRTC} {BUILTINS}", NVRTC], ["error"]),
+        ([f"{NVRTC} libnvrtc-builtins-00c0ffee.so.12.0"], ["error"]),
     ],
 )
-def test_nvrtc_linked_with_its_builtins(linked, severities) -> None:
-    """NVRTC finds builtins of any name that the same file is linked with, as in cumm-cu120 0.6.3, and opens none."""
-    users = {f"x/{at}.so": elf(*names.split(), rpath=("$ORIGIN/../x.libs",)) for at, names in enumerate(linked)}
-    elves = {**users, **{f"x.libs/{name}": elf() for name in (NVRTC, BUILTINS)}}
-    audited = judged(elves, opened={f"x.libs/{NVRTC}": (OpenedLibrary("libnvrtc-builtins.so.12.0"),)})
-    assert [severity for place, severity, _ in said(audited, "unprovided") if NVRTC in place] == severities
+def test_nvrtc_loaded_with_its_builtins(linked, severities) -> None:
+    """NVRTC finds builtins of any name that are loaded with it, as in cumm-cu120 0.6.3, and opens none.
+
+    A program may first open a file that is linked with NVRTC alone; and cuDNN has no such symbols.
+    """
+    cudnn, rpath = "libcudnn.so.9", ("$ORIGIN", "$ORIGIN/../x.libs")
+    users = {f"x/{at}.so": elf(*names.split(), cudnn, rpath=rpath) for at, names in enumerate(linked)}
+    elves = {**users, **{f"x.libs/{name}": elf() for name in (NVRTC, BUILTINS, cudnn)}}
+    parts = {NVRTC: "libnvrtc-builtins.so.12.0", cudnn: "libcudnn_ops.so.9"}
+    audited = judged(elves, opened={f"x.libs/{name}": (OpenedLibrary(part),) for name, part in parts.items()})
+    assert [severity for _, severity, _ in said(audited, "unprovided")] == [*severities, "note"]
 
 
 def test_what_a_file_depends_on() -> None:

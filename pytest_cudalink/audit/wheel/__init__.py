@@ -188,12 +188,12 @@ def _without_parts(scan: Scan) -> Iterator[Finding]:
 
     An error for NVRTC without its builtins, with which nothing compiles; a note for what may run without cuDNN, and
     where the wheel has a part elsewhere, as a program may load it first. Folders of other wheels are not known.
-    NVRTC opens nothing where a file is linked with both: it finds the functions of its builtins by weak symbols, under
-    any name of the file (measured: cumm-cu120 0.6.3, whose core_cc is; its NVRTC alone answers 7).
+    NVRTC opens nothing where it is loaded together with builtins: it finds their functions by weak symbols, under any
+    name of the file (measured: cumm-cu120 0.6.3, whose core_cc is linked with both; its NVRTC alone answers 7).
     """
     for path, opened in scan.opened.items():
         parts = [library.name for library in opened if is_part(stem_of(library.name), path)]
-        if not parts or path not in scan.elves or _is_linked_with_builtins(scan, path):
+        if not parts or path not in scan.elves or _is_loaded_with_builtins(scan, path):
             continue
         folders = searched(path, scan.elves, loaded_by(path, scan.resolved[1]))
         copies = [name for name in scan.elves if name.rpartition("/")[2].startswith(tuple(parts))]
@@ -205,9 +205,13 @@ def _without_parts(scan: Scan) -> Iterator[Finding]:
             yield Finding("note" if is_note else "error", f"{opens}: {do}", place=path, kind="unprovided")
 
 
-def _is_linked_with_builtins(scan: Scan, path: str) -> bool:
-    names = [{name.rpartition("/")[2], *elf.needed} for name, elf in scan.elves.items()]
-    return any(path.rpartition("/")[2] in both and "libnvrtc-builtins" in map(stem_of, both) for both in names)
+def _is_loaded_with_builtins(scan: Scan, path: str) -> bool:
+    """Whether every file that a program may open first, to load this NVRTC, loads builtins of the wheel, too."""
+    loaders = scan.resolved[1]
+    first = {file for file in (path, *loaded_by(path, loaders)) if not loaders[file]}
+    copies = [name for name in scan.elves if stem_of(name.rpartition("/")[2]) == "libnvrtc-builtins"]
+    with_builtins = {file for copy in copies for file in loaded_by(copy, loaders)}
+    return is_part("libnvrtc-builtins", path) and set() < first <= with_builtins
 
 
 def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[Finding]:
