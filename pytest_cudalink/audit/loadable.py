@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from ..base import elf
 from ..base.regular_files import open_regular
 from ..compat.libraries import majors_of
-from ..environment.loader_search import ORIGIN, expanded, own_folders
+from ..environment.loader_search import ORIGIN, own_folders
 
 #: Files up to this size are read into memory.
 _IN_MEMORY: Final = 16 << 20
@@ -236,11 +236,13 @@ def resolve(
 def searched(path: str, elves: Mapping[str, LoadableLibrary], above: Iterable[str]) -> list[str]:
     """The folders of a wheel in which the loader looks for what a file needs or opens by name.
 
+    ``$LIB`` and ``$PLATFORM``, which stand for something else on each machine, stay as they are.
+
     `above`: the files that load it.
     """
     named = own_folders(path, elves, above)
     relative = ((folder_of(file), folder) for file, folder in named if ORIGIN.match(folder))
-    return [posixpath.normpath(expanded(folder, origin)) for origin, folder in relative]
+    return [posixpath.normpath(origin.join(ORIGIN.split(folder))) for origin, folder in relative]
 
 
 def folder_of(path: str) -> str:

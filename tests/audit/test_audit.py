@@ -44,6 +44,7 @@ from pytest_cudalink.compat.libraries import (
     sought_part,
     stem_of,
 )
+from pytest_cudalink.environment.loader_search import expanded
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
@@ -605,11 +606,11 @@ NVRTC, BUILTINS = "libnvrtc-d7c32a86.so.12.0.140", "libnvrtc-builtins-8cb4db2d.s
     ("linked", "severities"),
     [
         ([f"{NVRTC} {BUILTINS}"], []),
-        ([NVRTC, BUILTINS], ["error"]),
         ([f"1.so {BUILTINS}", NVRTC], []),
-        ([f"{NVRTC} libcudart.so.12", "libcudart.so.12"], ["error"]),
+        ([NVRTC, BUILTINS], ["error"]),
         ([f"{NVRTC} {BUILTINS}", NVRTC], ["error"]),
         ([f"{NVRTC} libnvrtc-builtins-00c0ffee.so.12.0"], ["error"]),
+        ([f"{NVRTC} libcudart.so.12", "libcudart.so.12"], ["error"]),
     ],
 )
 def test_nvrtc_loaded_with_its_builtins(linked, severities) -> None:
@@ -680,6 +681,7 @@ EVERY = ("11", "12", "13", "none")
         ("x.whl", {"cu11/a.so": elf("libcusparse.so.12")}, ("12", "13"),
          {"cu11/a.so": "its name says CUDA 11, and it loads with CUDA 12, 13 only"}),
         ("x.whl", {"a.so": elf("libcufft.so.11", rpath=("$ORIGIN",)), "libcufft.so.11": elf()}, EVERY, {}),
+        ("x.whl", {"a.so": elf(CUDART, rpath=("$ORIGIN/$LIB",)), expanded(f"$LIB/{CUDART}", ""): elf()}, ("12",), {}),
         ("x_cu11-1.whl", {"cu12/a.so": BOTH}, (),
          {"cu12/a.so": "its name says CUDA 12, and it loads with no CUDA major",
           "x_cu11-1.whl": "no CUDA major satisfies every file: cu12/a.so loads with nothing"}),
