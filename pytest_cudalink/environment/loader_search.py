@@ -28,6 +28,9 @@ _OF_DEBIAN: Final = (f"/lib/{_MULTIARCH}", f"/usr/lib/{_MULTIARCH}", "/lib", "/u
 _OF_OTHERS: Final = ("/lib64", "/usr/lib64")  # /usr/lib has the libraries of 32 bits
 _FOLDERS: Final = (*_OF_OTHERS, *_OF_DEBIAN, f"{sys.prefix}/lib")
 _CACHE: Final = Path("/etc/ld.so.cache")
+#: What glibc knows a processor by that it calls "haswell", and not by the name of the machine.
+_HASWELL: Final = frozenset(("GenuineIntel", "avx2", "fma", "bmi1", "bmi2", "abm", "movbe", "popcnt"))
+_PROCESSOR: Final = Path("/proc/cpuinfo")
 
 
 def own_folders(path: str, files: Mapping[str, Any], above: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
@@ -54,6 +57,9 @@ def expanded(text: str, folder: str) -> str:
             return folder
         if "LIB" in match[0]:
             return os.path.realpath(_folders()[1]).removeprefix("/usr/")
+        with suppress(OSError):
+            if {*_PROCESSOR.read_text(encoding="utf-8").split()} >= _HASWELL:
+                return "haswell"
         return str(_MULTIARCH.partition("-")[0])
 
     return _TOKEN.sub(value, text)

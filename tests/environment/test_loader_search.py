@@ -89,7 +89,7 @@ def test_the_cache_of_the_loader(tmp_path, monkeypatch, output, expected) -> Non
     assert loader_search.loader_cache() == []
 
 
-def test_folders_are_the_loaders() -> None:
+def test_folders_are_the_loaders(tmp_path, monkeypatch) -> None:
     """What lies in a folder that the loader itself names is found, also before ldconfig has seen it."""
     loader = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/ld-" in line)
     done = subprocess.run([loader, "--list-diagnostics"], capture_output=True, text=True, check=False)
@@ -102,6 +102,11 @@ def test_folders_are_the_loaders() -> None:
     assert loader_search.is_any_reached(sys.executable, [Path(names[-1]).name], names)
     stand_for = dict(re.findall(r'^dl_(dst_lib|platform)="(.*)"$', done.stdout, re.MULTILINE))
     assert loader_search.expanded("$LIB ${PLATFORM}", "") == f"{stand_for['dst_lib']} {stand_for['platform']}"
+    monkeypatch.setattr(loader_search, "_PROCESSOR", tmp_path / "cpuinfo")
+    flags = "fpu avx2 fma bmi1 bmi2 abm movbe popcnt"
+    for text, named in ((f"GenuineIntel {flags}", "haswell"), (f"AuthenticAMD {flags}", os.uname().machine)):
+        (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
+        assert loader_search.expanded("$PLATFORM", "") == named
 
 
 def test_names_are_whole(tmp_path, monkeypatch) -> None:
