@@ -74,7 +74,12 @@ def library_path() -> list[str]:
     """The folders of LD_LIBRARY_PATH, without links; one without a name is the current folder."""
     folders = os.environ.get("LD_LIBRARY_PATH")
     program = os.path.dirname(os.path.realpath(sys.executable))  # noqa: PTH120 (of a text)
-    return [os.path.realpath(expanded(folder, program)) for folder in re.split("[:;]", folders)] if folders else []
+    return [_real(folder, program) for folder in re.split("[:;]", folders)] if folders else []
+
+
+def _real(text: str, origin: str) -> str:
+    """A folder without links; the current one may be gone, where Python knows no path of it."""
+    return os.path.realpath(os.path.join("/proc/self/cwd", expanded(text, origin)))  # noqa: PTH118 (of texts)
 
 
 def searched_first(path: str) -> list[str]:
@@ -85,7 +90,7 @@ def searched_first(path: str) -> list[str]:
     with suppress(OSError, ValueError):
         if linkage := _linkage(path):
             origin = os.path.dirname(os.path.abspath(path))  # noqa: PTH100, PTH120 (the loader does not follow its link)
-            own = [os.path.realpath(expanded(folder, origin)) for _, folder in own_folders(path, {path: linkage})]
+            own = [_real(folder, origin) for _, folder in own_folders(path, {path: linkage})]
             return [*library_path(), *own] if linkage.runpath else [*own, *library_path()]
     return library_path()
 

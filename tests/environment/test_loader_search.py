@@ -109,6 +109,16 @@ def test_folders_are_the_loaders(tmp_path, monkeypatch) -> None:
         assert loader_search.expanded("$PLATFORM", "") == named
 
 
+def test_a_current_folder_that_is_gone(tmp_path, monkeypatch) -> None:
+    """The loader finds nothing there, and goes on."""
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}")
+    assert [loader_search.names_in(folder) for folder in loader_search.library_path()] == [[], []]
+    assert str(tmp_path) in loader_search.searched_first(sys.executable)
+
+
 def test_names_are_whole(tmp_path, monkeypatch) -> None:
     """The loader opens a name with a version only as it stands; to one without, the file that opens it adds some."""
     (tmp_path / "libnvrtc-builtins-x.so.12.1.55").touch()
