@@ -212,7 +212,7 @@ def test_a_driver_of_another_release_answers_nothing() -> None:
     assert {rule.rule.partition(" ")[0] for rule in rules} == {"linker", "policy"}
 
 
-def test_whyhing_was_measured() -> None:
+def test_why_nothing_was_measured() -> None:
     """The architectures that were, with the answer of one of them; or that the step was not."""
     few, other = ("nvjitlink", "ptx", "sm_80", "bbb"), ("nvjitlink", "ptx", "sm_90", "aaa")
     only, step = "sm_120 was not measured, only ", "PTX were not measured at the step 'nvjitlink'"
