@@ -160,14 +160,15 @@ def _name(version: CudaVersion, layout: Layout) -> str:
     return f"{version}-ctk" if layout == "ctk" else str(version)
 
 
-def check_cache() -> None:
-    """Raise an error if another user could have changed the cache.
+def check_cache() -> bool:
+    """Return whether the cache can be read; raise an error if another user could have changed it.
 
     Raises UntrustedError with the command that mends it.
     """
     root = cache_root()
-    if folders.check_folder(root):
+    if there := folders.check_folder(root):
         folders.check_parents(root)
+    return there
 
 
 def _read(folder: Path) -> Toolchain | None:
@@ -175,8 +176,7 @@ def _read(folder: Path) -> Toolchain | None:
 
     Raises UntrustedError if another user could have changed it, or its manifest disagrees with it.
     """
-    check_cache()
-    if not (folders.check_folder(folder.parent) and folders.check_folder(folder)):
+    if not (check_cache() and folders.check_folder(folder.parent) and folders.check_folder(folder)):
         return None
     try:
         manifest = json.loads(folders.read_start(folder / _MANIFEST, _MOST_MANIFEST))
@@ -224,8 +224,7 @@ def installed() -> list[Toolchain]:
     Raises UntrustedError if another user could have changed one, or its manifest disagrees with it.
     """
     folder = cache_root() / "toolchains"
-    check_cache()
-    if not folders.check_folder(folder):
+    if not (check_cache() and folders.check_folder(folder)):
         return []
     kits = (_read(path) for path in folder.iterdir() if not path.name.startswith("."))
     return sorted((kit for kit in kits if kit is not None), key=lambda kit: (kit.version, kit.layout != "libs"))

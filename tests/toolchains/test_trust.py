@@ -188,6 +188,15 @@ def test_a_damaged_manifest_is_an_incomplete_toolchain(content: str, chain, monk
     assert toolchains.installed() == []
 
 
+def test_a_cache_that_cannot_be_read(cache, chain, monkeypatch) -> None:
+    """What cannot be checked is not used, although the folders below it can be opened."""
+    plain = os.open
+    monkeypatch.setattr(os, "open", lambda path, *_, **how: plain(cache / "none" if path == cache else path, *_, **how))
+    assert toolchains.installed() == []
+    with pytest.raises(ToolchainError, match="is not in"):
+        toolchains.find(VERSION)
+
+
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder", "large"])
 def test_a_manifest_that_is_no_file(kind: str, chain, monkeypatch) -> None:
     """A pipe, a socket, a device, a folder or 2 GiB in place of the manifest neither wait nor fill the memory."""
