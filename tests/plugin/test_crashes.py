@@ -168,19 +168,22 @@ def test_rerun_after_crash(run, pytester) -> None:
 
 
 def test_rerun_in_fixtures_of_wider_scope(run, pytester) -> None:
-    """What is set up once is torn down once, when the run is over."""
+    """What is set up once is torn down once, when the run is over; what it started writes for each test."""
     module = """
-import pytest
+import os, pytest
 
 @pytest.fixture(scope="module")
 def shared():
-    yield open("said", "a").write("up ")
+    open("said", "a").write("up ")
+    yield os.dup(1)
     open("said", "a").write("down ")
 
 def test_1(shared): pass
-def test_2(shared): pass
+def test_2(shared): os.write(shared, b"heard\\n")
 """
-    run(module, "--cudalink-processes=restarted").result.assert_outcomes(passed=2)
+    result = run(module, "--cudalink-processes=restarted", "-rP").result
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["heard"])
     assert pytester.path.joinpath("said").read_text().split() == ["up", "down"]
 
 

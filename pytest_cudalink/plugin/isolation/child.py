@@ -162,6 +162,8 @@ class Child:
         if self._task.mode == "copies":
             gc.collect()
             gc.freeze()  # a copy would spend most of its time looking at what this process has made
+        else:  # once: what a test has started goes on writing there
+            pytest_private.own_captured(session.config, f"{self._task.reports}-std")
         self._reply(ready=True)
         with os.fdopen(self._task.pipes[0], encoding="utf-8", closefd=False) as requests:
             while line := _line(requests):
@@ -221,7 +223,8 @@ class Child:
         """Begin with a test: say in its file that the process has come so far; what is captured outlives it."""
         self._open(reports)
         self._write("began", None)
-        pytest_private.own_captured(self._config, f"{reports}-std")
+        if self._task.mode == "copies":
+            pytest_private.own_captured(self._config, f"{reports}-std")
 
     def _become_single(self, session: pytest.Session, item: pytest.Item) -> None:
         """Make this process, a copy of one that serves or one that was started for it, one that runs a single test."""

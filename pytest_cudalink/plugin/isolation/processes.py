@@ -29,7 +29,7 @@ _HANDED_OVER: Final = ("randomly_seed",)
 _PATIENCE: Final = 30.0
 #: Milliseconds between two looks at a child from which no reply comes.
 _LOOK: Final = 1000
-_OUTPUT: Final = ("stdout", "stderr", "events")
+_OUTPUT: Final = ("stdout", "stderr", "events", "reports-stdout", "reports-stderr")
 
 
 def key(item: pytest.Item) -> str:
