@@ -294,7 +294,8 @@ def test_all_outside_of_the_rootdir(run, pytester) -> None:
     pytester.mkdir("settings").joinpath("pytest.ini").write_text("[pytest]\n")
     pytester.mkdir("cases")
     arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated", "-k", "test", "-s")
-    module = """
+    module = r"""
+if not elsewhere(): sys.stdout.reconfigure(encoding="ascii")
 class TestGroup:
     @pytest.mark.parametrize("name", ["a::b"])
     def test_method(self, name):
@@ -305,6 +306,7 @@ def test_fails(): assert print("echo" + "ed")
 
 def test_crash():
     os.write(2, b"last words")
+    os.write(1, b"\xff")
     os.abort()
 """
     result = run(module, *arguments, file="cases/test_there.py")

@@ -248,18 +248,13 @@ def _with_end(
         fail(last, "end of the process", story)
         last.cudalink_crashed = crashed  # type: ignore[attr-defined]
         return [*reports]
-    outcome: str | None = last.outcome if last is not None else None  # plugins bring their own, such as "rerun"
-    when: Any = "teardown"
-    if last is None or outcome == "rerun":
-        when = "setup"
-    elif last.when == "setup" and outcome == "passed":
-        when = "call"
+    ended = f"{last.when} {last.outcome}" if last is not None else "rerun"  # plugins bring their own outcomes
+    when: Any = "setup" if ended.endswith("rerun") else "call" if ended == "setup passed" else "teardown"
     failed = _report(item, when, "failed", story, spent)
     failed.cudalink_crashed = crashed  # type: ignore[attr-defined]
     written = {name: processes.text_in(folder / f"reports-{name}") for name in ("stdout", "stderr")}
     failed.sections = [(f"Captured {name} {when}", text) for name, text in written.items() if text]
-    ended = [] if when == "teardown" else [_report(item, "teardown", "passed", None, 0.0)]
-    return [*reports, failed, *ended]
+    return [*reports, failed, *([] if when == "teardown" else [_report(item, "teardown", "passed", None, 0.0)])]
 
 
 def _report(item: pytest.Item, when: Any, outcome: Any, longrepr: str | None, duration: float) -> pytest.TestReport:
@@ -348,14 +343,14 @@ def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
 
 def _echo(config: pytest.Config, reports: Sequence[pytest.TestReport]) -> None:
     """Show what a child captured if the run shows output at once; with ``-s`` not again with a failure."""
-    capture = getattr(config.option, "capture", None)
-    if capture not in ("no", "tee-sys"):
+    if (capture := getattr(config.option, "capture", None)) not in ("no", "tee-sys"):
         return
     for report in reports:
         streams = {f"Captured {name} {report.when}": getattr(sys, name) for name in ("stdout", "stderr")}
         for title, text in report.sections:
             if title in streams:
-                streams[title].write(text)
+                encoding = getattr(streams[title], "encoding", None) or "utf-8"
+                streams[title].write(text.encode(encoding, "backslashreplace").decode(encoding))
         if capture == "no":
             shown = ("Captured stdout", "Captured stderr")
             report.sections = [section for section in report.sections if not section[0].startswith(shown)]
