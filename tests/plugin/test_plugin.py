@@ -588,8 +588,9 @@ def test_fixtures_switch_and_restore(run) -> None:
             assert current().choice.backend == "nvjitlink"
             assert not probes.fakes().fakes_driver and not probes.fakes().fakes_nvjitlink
             assert asked("__nvJitLinkVersion") > 1
+            assert driver.cuDriverGetVersion() == (0, 13000)
         """,
-        "--force-backend=nvjitlink",
+        *("--force-backend=nvjitlink", "--cudalink-driver=13.0"),
     )
     result.assert_outcomes(passed=2)
 

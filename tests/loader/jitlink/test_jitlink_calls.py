@@ -314,6 +314,7 @@ def test_extension_modules_wake_the_watch(tmp_path) -> None:
 import sys
 from pytest_cudalink.loader.jitlink import jitlink_calls
 from importlib.machinery import ExtensionFileLoader as loader
+assert jitlink_calls.look() == jitlink_calls.Look()  # where nothing is watched, nothing has happened
 plain, woken = loader.create_module, []
 cancel = jitlink_calls.postpone_until_native_code(woken.clear)
 loader.create_module = other = lambda *_: plain(*_)
