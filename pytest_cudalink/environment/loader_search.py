@@ -124,8 +124,9 @@ def names_in(folder: str) -> list[str]:
 def loader_cache() -> list[tuple[str, str]]:
     """Return names and paths in the loader's cache, which keeps files that are gone until ldconfig runs again."""
     program = shutil.which("ldconfig", path=f"/sbin:/usr/sbin:{os.environ.get('PATH', '')}")
-    with suppress(OSError):  # musl has no cache
-        return [] if program is None else _printed(program, _CACHE.stat().st_mtime_ns)
+    with suppress(OSError):
+        # musl has no cache, and some systems keep it elsewhere
+        return [] if program is None else _printed(program, _CACHE.stat().st_mtime_ns if _CACHE.exists() else 0)
     return []
 
 

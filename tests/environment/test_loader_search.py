@@ -83,8 +83,10 @@ def test_the_cache_of_the_loader(tmp_path, monkeypatch, output, expected) -> Non
     loader_search.loader_cache()
     os.utime(tmp_path, (1, 1))
     loader_search.loader_cache()
+    monkeypatch.setattr(loader_search, "_CACHE", tmp_path / "elsewhere")
+    assert loader_search.loader_cache() == expected
     options = {"capture_output": True, "check": False, "timeout": 10}
-    assert asked == [([f"/sbin:/usr/sbin:{path}/ldconfig", "-p"], options) for path in ("/p", "", "")]
+    assert asked == [([f"/sbin:/usr/sbin:{path}/ldconfig", "-p"], options) for path in ("/p", "", "", "")]
     monkeypatch.setattr(loader_search.shutil, "which", lambda name, path: None)
     assert loader_search.loader_cache() == []
 
