@@ -353,7 +353,7 @@ def _make(release: CudaVersion, layout: Layout, scratch: Path, installer: _Progr
     run_installer([*_installer(installer), *arguments], release, tell)
     new.mkdir()
     # nvidia/cu13/lib of CUDA 13, nvidia/nvjitlink/lib of CUDA 12
-    for component in site.glob("nvidia/*/"):
+    for component in sorted(site.glob("nvidia/*/")):  # of a file that two wheels have, the same one stays
         for part in component.iterdir():
             if part.is_dir() and not part.name.startswith((".", "__")):
                 place = new / ("lib64" if part.name == "lib" else part.name)
