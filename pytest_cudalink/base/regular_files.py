@@ -31,7 +31,7 @@ def identity(descriptor: int) -> tuple[int, int] | None:
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Return a regular file, open for reading; a pipe or a device is an error, and is not waited for."""
-    file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: PTH123, SIM115 (a descriptor)
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "a folder, a pipe or a device; expected a regular file", os.fspath(path))

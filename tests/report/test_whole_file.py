@@ -44,8 +44,7 @@ def test_a_failure_leaves_the_old_file(failing, tmp_path, monkeypatch) -> None:
 
 
 def test_pipes_and_devices(tmp_path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
+    os.mkfifo(pipe := tmp_path / "pipe")
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     regular_files.write_whole(pipe, "text")
     assert os.read(reading, 99) == b"text"
@@ -54,6 +53,9 @@ def test_pipes_and_devices(tmp_path) -> None:
     with pytest.raises(OSError, match="a pipe or a device; expected a regular file"):
         regular_files.open_regular(pipe)
     signal.alarm(0)
+    with pytest.raises(IsADirectoryError):
+        regular_files.open_regular(tmp_path)
+    assert str(tmp_path) not in map(os.path.realpath, Path("/proc/self/fd").iterdir())
     regular_files.write_whole(Path("/dev/null"), "text")
     assert not Path("/dev/null").is_file()
     with pytest.raises(OSError, match="No space"):
