@@ -253,7 +253,7 @@ class ClosedGates:
             raise
         words = (ctypes.c_void_p * len(self._places))(*(place.word for place in self._places.values()))
         self._guard = native.cudalinkStartGuard(words, len(words), self._native_thread, _SILENT)
-        watchdog = threading.Thread(target=self._watch, daemon=True)
+        watchdog = threading.Thread(target=self._watch, name="cudalink-gates", daemon=True)
         watchdog.start()
         try:
             yield

@@ -219,6 +219,7 @@ driver, alive = control.attach(cuda), []
 for _ in range(2):
     with gates.ClosedGates().closed():
         ok(cuda.cuMemsetD8Async(memory, c_uint(1), c_size_t(64), None))
+        assert "cudalink-gates" in [thread.name for thread in threading.enumerate()]  # in the words of a deadlock
     while len(os.listdir("/proc/self/task")) > 2:  # this one and the driver's; the system ends a joined one late
         time.sleep(0.001)
     alive.append(driver.alive())
