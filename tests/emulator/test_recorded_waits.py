@@ -254,7 +254,7 @@ def asked_rows(folder: Path, chosen: Iterable[Item]) -> dict[str, Any]:
     """The same for some rows, in one process."""
     file = folder / "items.json"
     file.write_text(json.dumps(list(chosen)), encoding="utf-8")
-    return record_with(folder, f"--items={file}", "--seconds=600", "--jobs=1")
+    return record_with(folder, f"--items={file}", "--seconds=600", "--jobs=3")
 
 
 def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:

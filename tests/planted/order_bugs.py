@@ -377,6 +377,6 @@ def flag_of_another_stream(use: Pieces, mended: bool) -> None:
     if mended:
         order(stream, edge, other)
     call("cuStreamAddCallback", other, callback, None, 0)
-    while not done.wait(0.01):
+    while not done.wait(0.0001):
         cuda.cuStreamQuery(PER_THREAD)  # a schedule goes on with each call of the driver
     assert bytes_at(back) == ONES
