@@ -74,22 +74,6 @@ def stream(stack: ExitStack | None = None) -> c_void_p:
     return made("cuStreamCreate", "cuStreamDestroy_v2", stack, 0)
 
 
-def event(stack: ExitStack | None = None) -> c_void_p:
-    return made("cuEventCreate", "cuEventDestroy_v2", stack, 0)
-
-
-def graph(stack: ExitStack | None = None) -> c_void_p:
-    return made("cuGraphCreate", "cuGraphDestroy", stack, 0)
-
-
-def module(stack: ExitStack | None = None) -> c_void_p:
-    return made("cuModuleLoadData", "cuModuleUnload", stack, c_char_p(PTX))
-
-
-def pinned(stack: ExitStack | None = None) -> c_void_p:
-    return made("cuMemAllocHost_v2", "cuMemFreeHost", stack, SIZE)
-
-
 # -- the bugs
 
 BROKEN, MENDED, planted = twins(ExitStack)
@@ -116,34 +100,6 @@ def two_buffers(stack: ExitStack, mended: bool) -> None:
 
 
 @planted("leak")
-def stream_and_event(stack: ExitStack, mended: bool) -> None:
-    if mended:
-        stream(stack)
-        event(stack)
-        return
-    made_stream = stream()
-    made_event = event()
-    call("cuEventDestroy_v2", made_event)
-    call("cuStreamDestroy_v2", made_stream)
-
-
-@planted("leak")
-def copy_of_a_buffer(stack: ExitStack, mended: bool) -> None:
-    buffer = memory(stack if mended else None)
-    call("cuMemcpyDtoH_v2", ctypes.create_string_buffer(64), buffer, SIZE)
-    if not mended:
-        free(buffer)
-
-
-@planted("leak")
-def graph_with_a_node(stack: ExitStack, mended: bool) -> None:
-    made_graph = graph(stack if mended else None)
-    call("cuGraphAddEmptyNode", byref(c_void_p()), made_graph, None, c_size_t(0))
-    if not mended:
-        call("cuGraphDestroy", made_graph)
-
-
-@planted("leak")
 def link(stack: ExitStack, mended: bool) -> None:
     state = c_void_p()
     call("cuLinkCreate_v2", 0, None, None, byref(state))
@@ -152,15 +108,6 @@ def link(stack: ExitStack, mended: bool) -> None:
     call("cuLinkAddData_v2", state, 1, c_char_p(PTX), c_size_t(len(PTX) + 1), b"small", 0, None, None)
     if not mended:
         call("cuLinkDestroy", state)
-
-
-@planted("leak")
-def pinned_and_device(stack: ExitStack, mended: bool) -> None:
-    host = pinned(stack if mended else None)
-    device = memory(stack if mended else None)
-    if not mended:
-        free(device)
-        call("cuMemFreeHost", host)
 
 
 @planted("leak")
@@ -175,14 +122,6 @@ def registered_memory(stack: ExitStack, mended: bool) -> None:
 
 
 @planted("leak")
-def module_without_its_kernel(stack: ExitStack, mended: bool) -> None:
-    loaded = module(stack if mended else None)
-    call("cuModuleGetFunction", byref(c_void_p()), loaded, b"small")
-    if not mended:
-        call("cuModuleUnload", loaded)
-
-
-@planted("leak")
 def clean_up_that_stops(stack: ExitStack, mended: bool) -> None:
     first, second = memory(stack if mended else None), memory(stack if mended else None)
     if not mended:
@@ -192,33 +131,6 @@ def clean_up_that_stops(stack: ExitStack, mended: bool) -> None:
 @planted("swallowed")
 def fill_without_a_look(stack: ExitStack, mended: bool) -> None:
     unseen("cuMemsetD8_v2", mended, memory(stack), c_uint(0), SIZE)
-
-
-@planted("swallowed")
-def wait_without_a_look(stack: ExitStack, mended: bool) -> None:
-    unseen("cuStreamSynchronize", mended, stream(stack))
-
-
-@planted("swallowed")
-def record_that_may_fail(stack: ExitStack, mended: bool) -> None:
-    recorded, other = stream(stack), event(stack)
-    with nullcontext() if mended else suppress(DriverError):
-        call("cuEventRecord", other, recorded)
-    call("cuStreamWaitEvent", recorded, other, 0)
-
-
-@planted("swallowed")
-def attribute_with_a_default(_stack: ExitStack, mended: bool) -> None:
-    number = c_int()
-    unseen("cuDeviceGetAttribute", mended, byref(number), 16, 0)
-    assert number.value >= mended  # 0 multiprocessors, if no call has answered
-
-
-@planted("swallowed")
-def copy_that_is_not_compared(stack: ExitStack, mended: bool) -> None:
-    back = ctypes.create_string_buffer(64)
-    unseen("cuMemcpyDtoH_v2", mended, back, memory(stack), SIZE)
-    assert len(back) == 64
 
 
 @planted("no-cause")

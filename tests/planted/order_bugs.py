@@ -1,4 +1,4 @@
-"""Twenty-one bugs of order: each function is right in the order in which work usually ends, and its twin in all.
+"""Fifteen bugs of order: each function is right in the order in which work usually ends, and its twin in all.
 
 Each has the pair that the check of order names, as (what the first does, the calls of the two), or None where only a
 schedule shows it: the host itself reads or writes memory, which no driver sees.
@@ -117,26 +117,6 @@ def missing_edge(use: Pieces, mended: bool) -> None:
 
 
 @planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
-def event_recorded_too_early(use: Pieces, mended: bool) -> None:
-    stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
-    if not mended:
-        call("cuEventRecord", edge, stream)
-    fill(middle, 1, stream)
-    if mended:
-        call("cuEventRecord", edge, stream)
-    call("cuStreamWaitEvent", other, edge, 0)
-    assert arrived(back, middle, other) == ONES
-
-
-@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
-def event_on_the_wrong_stream(use: Pieces, mended: bool) -> None:
-    stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
-    fill(middle, 1, stream)
-    order(stream if mended else other, edge, other)
-    assert arrived(back, middle, other) == ONES
-
-
-@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
 def wait_before_record(use: Pieces, mended: bool) -> None:
     stream, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
     if not mended:
@@ -145,36 +125,6 @@ def wait_before_record(use: Pieces, mended: bool) -> None:
     call("cuEventRecord", edge, stream)
     if mended:
         call("cuStreamWaitEvent", other, edge, 0)
-    assert arrived(back, middle, other) == ONES
-
-
-@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
-def event_recorded_again(use: Pieces, mended: bool) -> None:
-    stream, other, third, edge = use.stream(), use.stream(), use.stream(), use.event()
-    last = use.event() if mended else edge
-    middle, end, back = use.device(), use.device(), use.pinned()
-    fill(middle, 1, stream)
-    call("cuEventRecord", edge, stream)
-    fill(end, 2, other)
-    call("cuEventRecord", last, other)
-    for event in {edge.value, last.value}:
-        call("cuStreamWaitEvent", third, c_void_p(event), 0)
-    assert arrived(back, middle, third) == ONES
-
-
-@planted(("writes", "cuMemsetD8Async", "cuMemcpyDtoHAsync_v2"))
-def non_blocking_beside_legacy(use: Pieces, mended: bool) -> None:
-    other, middle, back = use.stream(0 if mended else NON_BLOCKING), use.device(), use.pinned()
-    fill(middle, 1, None)
-    assert arrived(back, middle, other) == ONES
-
-
-@planted(("writes", "cuMemcpyHtoD_v2", "cuMemcpyDtoHAsync_v2"))
-def pageable_upload_read_on_another_stream(use: Pieces, mended: bool) -> None:
-    other, middle, back = use.stream(), use.device(), use.pinned()
-    call("cuMemcpyHtoD_v2", middle, ONES, c_size_t(SIZE))
-    if mended:
-        wait(None)
     assert arrived(back, middle, other) == ONES
 
 
@@ -232,36 +182,6 @@ def allocation_used_on_another_stream(use: Pieces, mended: bool) -> None:
     fill(middle, 1, other)
     wait(other)
     call("cuMemFreeAsync", middle, other)
-
-
-class Cache:
-    """Memory that is kept for its next user, as frameworks do."""
-
-    def __init__(self, first: c_uint64) -> None:
-        self._free: list[tuple[c_uint64, c_void_p | None]] = [(first, None)]
-
-    def take(self, stream: c_void_p) -> c_uint64:
-        memory, used = self._free.pop()
-        if used is not None:
-            call("cuStreamWaitEvent", stream, used, 0)
-        return memory
-
-    def give(self, memory: c_uint64, used: c_void_p | None = None) -> None:
-        self._free.append((memory, used))
-
-
-@planted(("reads", "cuMemcpyDtoHAsync_v2", "cuMemsetD8Async"))
-def cached_memory_on_another_stream(use: Pieces, mended: bool) -> None:
-    stream, other, used, back = use.stream(), use.stream(), use.event(), use.pinned()
-    cache = Cache(use.device())
-    memory = cache.take(stream)
-    fill(memory, 1, stream)
-    download(back, memory, stream)
-    call("cuEventRecord", used, stream)
-    cache.give(memory, used if mended else None)
-    fill(cache.take(other), 2, other)
-    wait(stream)
-    assert bytes_at(back) == ONES
 
 
 @planted(("writes", "cuGraphLaunch", "cuGraphLaunch"))
