@@ -103,52 +103,47 @@ assert calls == [1]
     )
 
 
-@pytest.mark.parametrize(("form", "source", "target", "behaviour"), [tuple(row) for row in TABLE["copies"]["rows"]])
-def test_rows_of_copies(gates: Check, form: str, source: str, target: str, behaviour: str) -> None:
-    """A copy waits for its stream in the call, or not, by the memory that it reads and writes."""
-    gates(
-        f"""
-make = dict(pageable=pageable, pinned=pinned, device=lambda: allocate(4096), managed=managed)
-source, target = make["{source}"](), make["{target}"]()
-ok(cuda.cuMemsetD8_v2(c_uint64(source), 5, c_size_t(64)) if "{source}" != "pageable" else memset(source, 5, 64) * 0)
-gate = Gate(blocking)
-def copy():
-    arguments = c_uint64(target), c_uint64(source), c_size_t(64)
-    return cuda.cuMemcpyAsync(*arguments, blocking) if "{form}" == "asynchronous" else cuda.cuMemcpy(*arguments)
-if "{behaviour}" in ("caller", "drained"):
-    assert waits(gate, copy)
-else:
-    ok(copy())
-    assert cuda.cuStreamQuery(blocking if "{form}" == "asynchronous" else None) == 600
-    if "{behaviour}" == "staged":
-        memset(source, 6, 64)
-    gate.open(cuda.cuCtxSynchronize)
-into = create_string_buffer(64)
-ok(cuda.cuMemcpy(c_uint64(addressof(into)), c_uint64(target), c_size_t(64)))
-assert into.raw == b"\\x05" * 64
-""".replace("memset(source, 5, 64) * 0", "0 * memset(source, 5, 64)")
-    )
-
-
-@pytest.mark.parametrize(("form", "place", "behaviour"), [tuple(row) for row in TABLE["fillings"]["rows"]])
-def test_rows_of_fillings(gates: Check, form: str, place: str, behaviour: str) -> None:
-    """Filling memory waits for its stream in the call, or not, by the memory."""
-    gates(
-        f"""
-address = dict(pinned=pinned, device=lambda: allocate(4096), managed=managed)["{place}"]()
-gate = Gate(blocking)
-def set_memory():
-    arguments = c_uint64(address), 5, c_size_t(64)
-    return cuda.cuMemsetD8Async(*arguments, blocking) if "{form}" == "asynchronous" else cuda.cuMemsetD8_v2(*arguments)
-if "{behaviour}" == "caller":
-    assert waits(gate, set_memory)
-else:
-    ok(set_memory())
-    assert cuda.cuStreamQuery(blocking if "{form}" == "asynchronous" else None) == 600
-    gate.open(cuda.cuCtxSynchronize)
-assert read(address) == 5
+#: Makes each copy and filling of a table in a blocking stream behind a gate; prints the rows that behave otherwise.
+ROWS_OF_THE_TABLE = """
+places = dict(pageable=pageable, pinned=pinned, device=lambda: allocate(4096), managed=managed)
+size, source, behaviour = c_size_t(64), 0, ""
+def fill_source(value):
+    memset(source, value, 64) if kind == "pageable" else ok(cuda.cuMemsetD8_v2(c_uint64(source), value, size))
+def differs(call, asynchronous, target):
+    gate = Gate(blocking)
+    if behaviour in ("caller", "drained"):
+        if not waits(gate, call): return True
+    else:
+        ok(call())
+        pending = cuda.cuStreamQuery(blocking if asynchronous else None) == 600
+        if behaviour == "staged": memset(source, 6, 64)
+        gate.open(cuda.cuCtxSynchronize)
+        if not pending: return True
+    into = create_string_buffer(64)
+    ok(cuda.cuMemcpy(c_uint64(addressof(into)), c_uint64(target), size))
+    return into.raw != b"\\x05" * 64
+wrong = []
+for form, kind, to, behaviour in copies:
+    source, target = places[kind](), places[to]()
+    fill_source(5)
+    given = c_uint64(target), c_uint64(source), size
+    asynchronous = form == "asynchronous"
+    copy = (lambda: cuda.cuMemcpyAsync(*given, blocking)) if asynchronous else lambda: cuda.cuMemcpy(*given)
+    if differs(copy, asynchronous, target): wrong.append((form, kind, to, behaviour))
+for form, to, behaviour in fillings:
+    given = c_uint64(target := places[to]()), 5, size
+    asynchronous = form == "asynchronous"
+    fill = (lambda: cuda.cuMemsetD8Async(*given, blocking)) if asynchronous else lambda: cuda.cuMemsetD8_v2(*given)
+    if differs(fill, asynchronous, target): wrong.append((form, to, behaviour))
+assert not wrong, wrong
 """
-    )
+
+
+def test_rows_of_the_table(gates: Check) -> None:
+    """A copy or a filling waits for its stream in the call, or not, by the memory that it reads and writes."""
+    copies, fillings = TABLE["copies"]["rows"], TABLE["fillings"]["rows"]
+    assert (len(copies), len(fillings)) == (32, 6)
+    gates(f"copies, fillings = {copies}, {fillings}\n{ROWS_OF_THE_TABLE}")
 
 
 def test_the_end_of_a_process(on_driver) -> None:
