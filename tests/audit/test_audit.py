@@ -607,6 +607,8 @@ NVRTC, BUILTINS = "libnvrtc-d7c32a86.so.12.0.140", "libnvrtc-builtins-8cb4db2d.s
     [
         ([f"{NVRTC} {BUILTINS}"], []),
         ([f"1.so {BUILTINS}", NVRTC], []),
+        ([f"{NVRTC} libnvrtc-builtins.so"], []),
+        ([f"{NVRTC} libnvrtc-builtins-00c0ffee.so.12.4.99"], ["error"]),
         ([NVRTC, BUILTINS], ["error"]),
         ([f"{NVRTC} {BUILTINS}", NVRTC], ["error"]),
         ([f"{NVRTC} libnvrtc-builtins-00c0ffee.so.12.0"], ["error"]),
@@ -616,11 +618,13 @@ NVRTC, BUILTINS = "libnvrtc-d7c32a86.so.12.0.140", "libnvrtc-builtins-8cb4db2d.s
 def test_nvrtc_loaded_with_its_builtins(linked, severities) -> None:
     """NVRTC finds builtins of any name that are loaded with it, as in cumm-cu120 0.6.3, and opens none.
 
-    A program may first open a file that is linked with NVRTC alone; and cuDNN has no such symbols.
+    A program may first open a file that is linked with NVRTC alone; builtins of another release have other symbols; and
+    cuDNN has none.
     """
     cudnn, rpath = "libcudnn.so.9", ("$ORIGIN", "$ORIGIN/../x.libs")
     users = {f"x/{at}.so": elf(*names.split(), cudnn, rpath=rpath) for at, names in enumerate(linked)}
-    elves = {**users, **{f"x.libs/{name}": elf() for name in (NVRTC, BUILTINS, cudnn)}}
+    others = {"libnvrtc-builtins.so", "libnvrtc-builtins-00c0ffee.so.12.4.99"} & {*" ".join(linked).split()}
+    elves = {**users, **{f"x.libs/{name}": elf() for name in (NVRTC, BUILTINS, cudnn, *others)}}
     parts = {NVRTC: "libnvrtc-builtins.so.12.0", cudnn: "libcudnn_ops.so.9"}
     audited = judged(elves, opened={f"x.libs/{name}": (OpenedLibrary(part),) for name, part in parts.items()})
     assert [severity for _, severity, _ in said(audited, "unprovided")] == [*severities, "note"]

@@ -10,6 +10,7 @@ from typing import Any
 from ...base.finding import Finding, plain
 from ...base.tables import grouped
 from ...base.words import and_more, counted, listed, plural
+from ...compat.exports import release_of_file
 from ...compat.libraries import MAJORS, is_foreign, is_unversioned_symbol, majors_of, sought_part, stem_of
 from ...compat.releases import drivers_in
 from ...environment.installed import AuditError
@@ -189,11 +190,13 @@ def _without_parts(scan: Scan) -> Iterator[Finding]:
     An error for NVRTC without its builtins, with which nothing compiles; a note for what may run without cuDNN, and
     where the wheel has a part elsewhere, as a program may load it first. Folders of other wheels are not known.
     NVRTC opens nothing where it is loaded together with builtins: it finds their functions by weak symbols, under any
-    name of the file (measured: cumm-cu120 0.6.3, whose core_cc is linked with both; its NVRTC alone answers 7).
+    name of the file (measured: cumm-cu120 0.6.3, whose core_cc is linked with both; its NVRTC alone answers 7). The
+    symbols are named after the release, such as ``__nvrtc_builtins__12_9_getBuiltinHeader``; NVRTC of 12.0, 12.4, 12.9,
+    13.0 and 13.2 answers 7 beside builtins of each other one.
     """
     for path, opened in scan.opened.items():
         parts = [library.name for library in opened if is_part(stem_of(library.name), path)]
-        if not parts or path not in scan.elves or _is_loaded_with_builtins(scan, path):
+        if not parts or path not in scan.elves or _is_loaded_with_builtins(scan, path, parts[0]):
             continue
         folders = searched(path, scan.elves, loaded_by(path, scan.resolved[1]))
         copies = [name for name in scan.elves if name.rpartition("/")[2].startswith(tuple(parts))]
@@ -205,13 +208,15 @@ def _without_parts(scan: Scan) -> Iterator[Finding]:
             yield Finding("note" if is_note else "error", f"{opens}: {do}", place=path, kind="unprovided")
 
 
-def _is_loaded_with_builtins(scan: Scan, path: str) -> bool:
-    """Whether every file that a program may open first, to load this NVRTC, loads builtins of the wheel, too."""
-    loaders = scan.resolved[1]
+def _is_loaded_with_builtins(scan: Scan, path: str, part: str) -> bool:
+    """Whether every file that a program may open first, to load this NVRTC, loads builtins of its release, too."""
+    if not is_part("libnvrtc-builtins", path):
+        return False
+    release, loaders = release_of_file(part), scan.resolved[1]
     first = {file for file in (path, *loaded_by(path, loaders)) if not loaders[file]}
     copies = [name for name in scan.elves if stem_of(name.rpartition("/")[2]) == "libnvrtc-builtins"]
-    with_builtins = {file for copy in copies for file in loaded_by(copy, loaders)}
-    return is_part("libnvrtc-builtins", path) and set() < first <= with_builtins
+    fitting = [name for name in copies if release in (None, release_of_file(name) or release)]
+    return set() < first <= {file for copy in fitting for file in loaded_by(copy, loaders)}
 
 
 def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[Finding]:
