@@ -1,9 +1,11 @@
 """``--cudalink-driver``: which driver a run gets, what the header says, and what cannot be."""
 
 import json
+import re
 import subprocess
 import sys
-from pathlib import Path
+from functools import partial
+from textwrap import dedent
 
 import pytest
 
@@ -12,15 +14,6 @@ from pytest_cudalink.emulator import faults
 from pytest_cudalink.versions import CudaVersion
 from tests.emulator.conftest import STATE
 from tests.nested import ALONE, BOTH, NO_AUTOLOAD, XDIST, with_plugins
-
-LINK = """
-from pytest_cudalink.linker import sample as demo
-
-def test_link(linker_factory):
-    linker = linker_factory(*demo.compile_modules("ptx", "sm_90"))
-    assert len(linker.link("cubin").code) > 4000
-    assert linker.backend == "driver"
-"""
 
 
 def cudalink(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -41,17 +34,25 @@ NEVER = "The run fails because {} triggered in pytest's own processes ({}); --cu
 def run(run_pytest, toolchain):
     """Run pytest with arguments, in a separate process."""
     toolchain("13.0")
-
-    def run(*arguments: str, fresh: bool = False) -> pytest.RunResult:
-        return run_pytest("-p", "no:cacheprovider", *arguments, fresh=fresh)
-
-    return run
+    return partial(run_pytest, "-p", "no:cacheprovider")
 
 
-def test_forced_driver_runs_everywhere(run, pytester, toolkit) -> None:
+def refused(result: pytest.RunResult, said: str) -> bool:
+    """Whether a run was a usage error that says something."""
+    result.stderr.fnmatch_lines([f"*{said}*"])
+    return result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+def test_forced_driver_runs_everywhere(run, toolkit) -> None:
     """Without a driver, forcing it emulates the toolkit's version: the link runs, and the header says on what."""
-    pytester.makepyfile(LINK)
-    result = run("--force-backend=driver")
+    module = """
+    from pytest_cudalink.linker import sample as demo
+
+    def test_link(linker_factory):
+        linker = linker_factory(*demo.compile_modules("ptx", "sm_90"))
+        assert len(linker.link("cubin").code) > 4000 and linker.backend == "driver"
+    """
+    result = run("--force-backend=driver", module=dedent(module))
     result.assert_outcomes(passed=1)
     if "emulated" not in result.stdout.str():
         pytest.skip("there is a real driver here")
@@ -139,11 +140,8 @@ def test_within_driver_run(run_within, pytester, workers) -> None:
 def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
     """Who asks for the real driver does not get an emulated one in its stead."""
     pytester.makepyfile("def test_nothing(): pass")
-    result = run_within("--cudalink-driver=real")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*--cudalink-driver is real (from option): *emulated driver of CUDA 13.0*ask for auto"]
-    )
+    said = "--cudalink-driver is real (from option): *emulated driver of CUDA 13.0*ask for auto"
+    assert refused(run_within("--cudalink-driver=real"), said)
 
 
 ABSENT = """
@@ -208,30 +206,29 @@ def test_other_library_first(run, pytester, monkeypatch, value: str, absent: boo
     for name, variable in emulator.emulation_for("13.0").environment().items():  # other processes find it, too
         monkeypatch.setenv(name, variable)
     result = run("-p", "early", "-p", "cudalink", f"--cudalink-driver={value}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{said.format(folder)}*"])
+    assert refused(result, said.format(folder))
 
 
 KNOWN = "cannot be emulated; supported: 12.0 to 12.9, 13.0 to 13.5; choose one of these"
 
 
-@pytest.mark.parametrize(
-    ("value", "answer"),
-    [
-        ("14.0", f"CUDA 14.0 {KNOWN}, or upgrade pytest-cudalink"),
-        ("11.8", f"CUDA 11.8 {KNOWN}"),
-        ("12.10", "CUDA 12.10 cannot be emulated; supported: 12.0 to 12.9, 13.0 to 13.5; choose one of these"),
-        ("575", "'575' is a branch of drivers, which came with CUDA 12.9; write a version of CUDA, such as 12.9"),
-        ("999.1", "'999.1' is a branch of drivers; write a version of CUDA, such as 13.0"),
-        ("12.9.1", "'12.9.1' has three numbers, and drivers of one CUDA release answer alike; write 12.9"),
-        ("banana", "'banana' is not a CUDA version; write MAJOR.MINOR, such as '13.0'"),
-    ],
-)
-def test_bad_version(run, value: str, answer: str) -> None:
-    """A version that there is not is a usage error with what can be had."""
-    result = run(f"--cudalink-driver={value}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--cudalink-driver is '{value}' (from option); expected auto*{answer}"])
+def test_bad_versions(run) -> None:
+    """A version that there is not is a usage error with what can be had, as is a release."""
+    for value, answer in {
+        "14.0": f"CUDA 14.0 {KNOWN}, or upgrade pytest-cudalink",
+        "11.8": f"CUDA 11.8 {KNOWN}",
+        "12.10": f"CUDA 12.10 {KNOWN}",
+        "575": "'575' is a branch of drivers, which came with CUDA 12.9; write a version of CUDA, such as 12.9",
+        "999.1": "'999.1' is a branch of drivers; write a version of CUDA, such as 13.0",
+        "12.9.1": "'12.9.1' has three numbers, and drivers of one CUDA release answer alike; write 12.9",
+        "banana": "'banana' is not a CUDA version; write MAJOR.MINOR, such as '13.0'",
+    }.items():
+        with pytest.raises(emulator.EmulatorError, match=f"^{re.escape(answer)}$"):
+            emulator.emulation_for(value)
+    assert refused(run("--cudalink-driver=11.8"), f"--cudalink-driver is '11.8' (from option); expected auto*{KNOWN}")
+    said = r"'banana' is not a driver release; write one such as '580\.65\.06'"
+    with pytest.raises(emulator.EmulatorError, match=said):
+        emulator.emulation_for("13.0", release="banana")
 
 
 def test_cache_that_is_not_trusted(run, tmp_path, monkeypatch) -> None:
@@ -241,16 +238,8 @@ def test_cache_that_is_not_trusted(run, tmp_path, monkeypatch) -> None:
     folder.parent.chmod(0o777)
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "cache"))
     result = run("--cudalink-driver=13.0")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--cudalink-driver is '13.0' (from option); {folder.parent} can be changed by *"])
+    assert refused(result, f"--cudalink-driver is '13.0' (from option); {folder.parent} can be changed by ")
     result.stderr.no_fnmatch_line("*expected auto*")
-
-
-def test_bad_release() -> None:
-    """What cannot be a driver's release is refused with one that can."""
-    said = r"'banana' is not a driver release; write one such as '580\.65\.06'"
-    with pytest.raises(emulator.EmulatorError, match=said):
-        emulator.emulation_for("13.0", release="banana")
 
 
 def test_missing_toolchain(run, pytester, tmp_path, toolkit) -> None:
@@ -339,11 +328,8 @@ def test_events_survive_a_crash(on_driver, tmp_path) -> None:
 def test_events_that_cannot_be_kept(run, on_driver, tmp_path) -> None:
     """A file that cannot be written to is a usage error with path and reason; a program gets a line on its stderr."""
     file = tmp_path / "missing" / "events.jsonl"
-    result = run("--cudalink-driver=13.0", f"-ocudalink_events={file}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [f"*cudalink_events is {file} (from ini): events cannot be appended to {file}: No such file or directory*"]
-    )
+    said = f"cudalink_events is {file} (from ini): events cannot be appended to {file}: No such file or directory"
+    assert refused(run("--cudalink-driver=13.0", f"-ocudalink_events={file}"), said)
     program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     for path, what, reason in (
         (file, "append", "No such file or directory"),
@@ -367,10 +353,9 @@ def test_faults_from_the_environment(on_driver) -> None:
 
 def test_refused_values_are_named(run) -> None:
     """An error names the setting whose value the driver cannot have, also where nothing is emulated."""
+    said = "the fault 'rubbish' cannot be read; expected FUNCTION:NTH="
     result = run("--cudalink-driver=absent", "--cudalink-faults=rubbish")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    said = "the fault 'rubbish' cannot be read; expected FUNCTION:NTH=*"
-    result.stderr.fnmatch_lines([f"*cudalink: --cudalink-faults is 'rubbish' (from option); {said}"])
+    assert refused(result, f"cudalink: --cudalink-faults is 'rubbish' (from option); {said}")
 
 
 def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -> None:
@@ -447,21 +432,19 @@ def test_faults_that_are_allowed_to_be_unmet(run, pytester, monkeypatch) -> None
     It fails where no driver got them.
     """
     pytester.makepyfile(FAULTS_MET)
-    result = run("-q", "--cudalink-driver=13.0", f"{MET};cuLinkComplete:50=2@1", "--cudalink-require=none")
-    assert result.ret == 0
-    assert never_triggered(result) == ["1 fault of --cudalink-faults not triggered: cuLinkComplete:50=2@1"]
-    result = run("-q", "--cudalink-driver=13.0", MET)
+    emulated, unmet = "--cudalink-driver=13.0", "cuLinkComplete:50=2@1"
+    lines = [f"1 fault of --cudalink-faults not triggered: {unmet}"]
+    result = run("-q", emulated, f"{MET};{unmet}", "--cudalink-require=none")
+    assert (result.ret, never_triggered(result)) == (0, lines)
+    result = run("-q", emulated, MET)
     assert (result.ret, never_triggered(result)) == (0, [])
     result = run("-q", "--cudalink-driver=absent", MET, "-k", "nothing")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     why = "1: no emulated driver got cuInit:1=2 (from option)"
     assert never_triggered(result)[1:] == [NEVER.format("no fault of --cudalink-faults was", why)]
-    monkeypatch.setenv("CUDALINK_FAULTS", "cuLinkComplete:50=2@1")  # of the run whose test this is
-    result = run("-q", "--cudalink-driver=13.0", "-k", "nothing")
-    assert (result.ret, never_triggered(result)) == (
-        0,
-        ["1 fault of --cudalink-faults not triggered: cuLinkComplete:50=2@1"],
-    )
+    monkeypatch.setenv("CUDALINK_FAULTS", unmet)  # of the run whose test this is
+    result = run("-q", emulated, "-k", "nothing")
+    assert (result.ret, never_triggered(result)) == (0, lines)
 
 
 @pytest.mark.parametrize("mode", [ALONE, XDIST])
@@ -492,12 +475,12 @@ def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, words)
         ignored = "faults lost=46 (from environment CUDALINK_FAULTS)"
         result.stdout.fnmatch_lines([f"cudalink: ignored (no emulated driver in this run): *{ignored}*"])
     if not words:
-        result = run("-q", "-Werror", "--cudalink-device=sm_80")
-        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert refused(
+            run("-q", "-Werror", "--cudalink-device=sm_80"), "ignored, because this run has no emulated driver"
+        )
 
 
-NO_FAULTS = ("lost=0", "jit=CUDA_SUCCESS", "cuMemAlloc:1=0", "cuMemAlloc:1=0@0")
-NO_PRESETS = ("forward-compat", "Forward-Compatibility-Mismatch", "forward-compatibility-mismatch=1")
+NOTHING = "has code 0, CUDA_SUCCESS, and changes"
 
 
 @pytest.mark.parametrize(
@@ -509,11 +492,10 @@ NO_PRESETS = ("forward-compat", "Forward-Compatibility-Mismatch", "forward-compa
         ("cuInit:1=2;cuNothing:1=2", "exports no function 'cuNothing'"),
         ("cuInit:1=12345", "12345 is not a CUresult"),
         ("cuInit:1=CUDA_ERROR_NONESUCH", "'CUDA_ERROR_NONESUCH' is not a CUresult"),
-        *(
-            (f"cuInit:2=999;{entry}", f"the fault '{entry}' has code 0, CUDA_SUCCESS, and changes")
-            for entry in NO_FAULTS
-        ),
-        *((name, "cannot be read.*Presets: forward-compatibility-on-geforce, ") for name in NO_PRESETS),
+        *((f"cuInit:2=999;{entry}", f"the fault '{entry}' {NOTHING}") for entry in ("lost=0", "jit=CUDA_SUCCESS")),
+        *((entry, f"the fault '{entry}' {NOTHING}") for entry in ("cuMemAlloc:1=0", "cuMemAlloc:1=0@0")),
+        ("forward-compat", "cannot be read.*Presets: forward-compatibility-on-geforce, "),
+        ("Forward-Compatibility-Mismatch", "cannot be read.*Presets: "),
     ],
 )
 def test_bad_faults(text: str, complaint: str) -> None:
@@ -531,6 +513,7 @@ def test_names_of_functions_and_codes() -> None:
         ("12.0", "cuCtxCreate:1=2", "cuCtxCreate_v3:1=2"),
         ("12.9", "cuCtxCreate:1=2", "cuCtxCreate_v4:1=2"),
         ("13.0", "cuCtxCreate_v2:1=2", "cuCtxCreate_v2:1=2"),
+        ("13.0", "cuMemAlloc:2=2;forward-compatibility-mismatch", "cuMemAlloc_v2:2=2;cuInit:0=803"),
     ):
         assert emulator.emulation_for(version, faults=text).faults == written
 
@@ -583,14 +566,6 @@ def test_command(toolchain, tmp_path) -> None:
     assert ready.startswith("with an nvJitLink here to link through: ")
 
 
-@pytest.fixture
-def junk(tmp_path, monkeypatch) -> Path:
-    """A libcuda.so.1 on the loader's path that is no library."""
-    (tmp_path / "libcuda.so.1").write_text("no library", encoding="utf-8")
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    return tmp_path / "libcuda.so.1"
-
-
 def test_command_says_what_cannot_be_run(toolchain, tmp_path) -> None:
     """A file that the kernel cannot run is one sentence, as is a script whose interpreter there is not."""
     toolchain("13.0")
@@ -605,8 +580,11 @@ def test_command_says_what_cannot_be_run(toolchain, tmp_path) -> None:
         assert line.endswith("; a script needs an existing interpreter, in its first line or before it")
 
 
-def test_a_driver_that_is_none(run, pytester, junk) -> None:
+def test_a_driver_that_is_none(run, pytester, tmp_path, monkeypatch) -> None:
     """A file that cannot be opened is one sentence for `driver info`, and `absent` hides it."""
+    junk = tmp_path / "libcuda.so.1"
+    junk.write_text("no library", encoding="utf-8")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     done = cudalink("info")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -626,9 +604,3 @@ state = c_void_p()
 print(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
 """
     assert check(program, faults="missing-jit-compiler").split() == ["0", "221", "221"]
-
-
-def test_a_preset_beside_faults() -> None:
-    """A preset is one of several presets."""
-    parsed = faults.parse("cuMemAlloc:2=2;forward-compatibility-mismatch", emulator.supported_versions()[-1])
-    assert [(f.function, f.nth, f.code) for f in parsed] == [("cuMemAlloc_v2", 2, 2), ("cuInit", 0, 803)]

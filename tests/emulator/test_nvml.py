@@ -48,12 +48,12 @@ device = nvmlDeviceGetHandleByIndex(0)
 """
 
 
+SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
     ("version", "count"),
-    [
-        *(pytest.param(*version, marks=pytest.mark.slow) for version in (("12.0", 312), ("12.2", 332), ("12.4", 350))),
-        ("13.0", 404),
-    ],
+    [*(pytest.param(*each, marks=SLOW) for each in (("12.0", 312), ("12.2", 332), ("12.4", 350))), ("13.0", 404)],
 )
 def test_exports(version, count, check) -> None:
     """A version has as many names as the real library of that version: neither more nor fewer."""
@@ -65,77 +65,33 @@ def test_exports(version, count, check) -> None:
     assert ("nvmlSystemGetDriverBranch" in names) == (version == "13.0")
 
 
-def test_data_names_functions() -> None:
-    """What the data answers are functions that there are, and as many words as they have pointers at most."""
+#: Structures of nvidia-ml-py that the data has the words of; None for a number.
+STRUCTURES = {
+    "nvmlDeviceGetComputeRunningProcesses": None,
+    "nvmlDeviceGetConfComputeProtectedMemoryUsage": "c_nvmlMemory_t",
+    "nvmlDeviceGetFBCStats": "c_nvmlFBCStats_t",
+    "nvmlDeviceGetRowRemapperHistogram": "c_nvmlRowRemapperHistogramValues",
+    "nvmlDeviceGetUtilizationRates": "c_nvmlUtilization_t",
+    "nvmlSystemGetConfComputeCapabilities": "c_nvmlConfComputeSystemCaps_t",
+    "nvmlSystemGetConfComputeState": "c_nvmlConfComputeSystemState_t",
+}
+
+
+def test_data_fits() -> None:
+    """The data is of functions that there are, and its words and versions are those of nvidia-ml-py's structures."""
     results = [name for names in ANSWERS["results"].values() for name in names]
-    for name in [*ANSWERS["values"], *ANSWERS["structures"], *results]:
-        assert name in NAMES
+    assert len(results) == len(set(results))
+    assert NAMES.keys() >= {*ANSWERS["values"], *ANSWERS["structures"], *results}
     for name, values in ANSWERS["values"].items():
         assert len(values) <= NAMES[name][1].count("p"), name
-    assert len(results) == len(set(results))
-
-
-@pytest.mark.parametrize(
-    ("name", "structure"),
-    [
-        ("nvmlDeviceGetComputeRunningProcesses", None),
-        ("nvmlDeviceGetConfComputeProtectedMemoryUsage", "c_nvmlMemory_t"),
-        ("nvmlDeviceGetFBCStats", "c_nvmlFBCStats_t"),
-        ("nvmlDeviceGetRowRemapperHistogram", "c_nvmlRowRemapperHistogramValues"),
-        ("nvmlDeviceGetUtilizationRates", "c_nvmlUtilization_t"),
-        ("nvmlSystemGetConfComputeCapabilities", "c_nvmlConfComputeSystemCaps_t"),
-        ("nvmlSystemGetConfComputeState", "c_nvmlConfComputeSystemState_t"),
-    ],
-)
-def test_sizes_of_values(name, structure) -> None:
-    """The words of a structure are as many as nvidia-ml-py's has."""
-    size = ctypes.sizeof(getattr(pynvml, structure)) if structure else 4
-    assert 4 * len(ANSWERS["values"][name][0]) == size
-
-
-def test_versions_of_structures() -> None:
-    """Every version of a structure that nvidia-ml-py has is one of the data's."""
-    versions = [number for name, number in vars(pynvml).items() if name.startswith("nvml") and isinstance(number, int)]
-    known = {(number & 0xFFFFFF, number >> 24) for number in versions}
-    hits = 0
-    for name, structure in ANSWERS["structures"].items():
-        for size, number in structure["versions"]:
-            assert size % 4 == 0, name
-            assert len(structure.get("words", ())) <= size // 4 - 1, name
-            hits += (size, number) in known
-    assert hits >= 8
-
-
-def test_every_getter(check) -> None:
-    """No question of nvidia-ml-py crashes: each has a value or a documented error."""
-    out = check(
-        HEAD
-        + """
-import inspect, re
-answers = {}
-for name in dir(pynvml):
-    function = getattr(pynvml, name)
-    if not name.startswith(("nvmlDeviceGet", "nvmlSystemGet", "nvmlDeviceIs", "nvmlGet", "nvmlUnitGet")):
-        continue
-    needed = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
-    of_device = name.startswith("nvmlDevice") and "HandleBy" not in name and name != "nvmlDeviceGetCount"
-    try:
-        function(*[device] * of_device, *[0] * (len(needed) - of_device))
-        answers[name] = 0
-    except NVMLError as error:
-        answers[name] = error.value
-    except TypeError:
-        continue  # it needs another argument than a number
-print(json.dumps(answers))
-"""
-    )
-    answers = json.loads(out)
-    assert len(answers) > 200
-    missing = {name for name, code in answers.items() if code == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}
-    assert set(answers.values()) - {13} <= {0, 2, 3, 6, 7, 25, 27, 999}
-    assert sum(code == 0 for code in answers.values()) > 110
-    exported = {name for name, (since, *_) in NAMES.items() if since.startswith("12.") or since == "13.0"}
-    assert missing.isdisjoint(exported), missing & exported  # nvidia-ml-py knows newer releases
+    for name, structure in STRUCTURES.items():
+        size = ctypes.sizeof(getattr(pynvml, structure)) if structure else 4
+        assert 4 * len(ANSWERS["values"][name][0]) == size, name
+    numbers = [number for name, number in vars(pynvml).items() if name.startswith("nvml") and isinstance(number, int)]
+    known = {(number & 0xFFFFFF, number >> 24) for number in numbers}
+    versions = [(*version, s) for s in ANSWERS["structures"].values() for version in s["versions"]]
+    assert sum((size, number) in known for size, number, _ in versions) >= 8
+    assert all(size % 4 == 0 and len(s.get("words", ())) < size // 4 for size, _, s in versions)
 
 
 #: Which arguments may be NULL in functions that list something: the list, when only its length is asked for.
@@ -244,9 +200,6 @@ assert nvml.nvmlSystemGetNVMLVersion(word, 80) == 0
 assert nvml.nvmlShutdown() == 1
 assert nvml.nvmlInit_v2() == nvml.nvmlInitWithFlags(0) == nvml.nvmlShutdown() == 0
 assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(1), word) == 0
-assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(1), None) == 2
-assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(2), word) == 2
-assert nvml.nvmlDeviceGetPersistenceMode(None, word) == 2
 assert nvml.nvmlDeviceGetNvLinkState(c_void_p(1), 0, None) == 2
 assert nvml.nvmlDeviceGetNvLinkState(c_void_p(1), 0, word) == 3
 assert nvml.nvmlShutdown() == 0
@@ -284,15 +237,10 @@ for index in range(2):
     assert pci.busId[4:].lower() == text.value.decode().lower()
     assert cuda.cuDeviceGetAttribute(ctypes.byref(number), 33, index) == 0
     assert (number.value, pci.device, pci.domain) == (pci.bus, 0, 0)
-    assert nvmlDeviceGetMinorNumber(device) == index
-    assert nvmlDeviceGetName(device) == "NVIDIA H100 80GB HBM3"
 values = (c_nvmlFieldValue_t * 2)()
 assert nvml.nvmlDeviceClearFieldValues(device, 1, values) == 0 and [one.nvmlReturn for one in values] == [3, 0]
 assert [nvml.nvmlDeviceGetCpuAffinityWithinScope(device, 1, values, scope) for scope in range(3)] == [0, 0, 2]
 assert [nvml.nvmlDeviceGetViolationStatus(device, kind, bytes(16)) for kind in (5, 6, 10, 11, 12)] == [0, 2, 0, 0, 2]
-assert tuple(nvmlDeviceGetCudaComputeCapability(device)) == (9, 0)
-assert nvmlDeviceGetArchitecture(device) == NVML_DEVICE_ARCH_HOPPER
-assert nvmlDeviceGetNumGpuCores(device) == 132 * 128
 refused(6, nvmlDeviceGetHandleByUUID, "GPU-x")
 refused(6, nvmlDeviceGetHandleByUUIDV, bytes(16), 2)
 refused(2, nvmlDeviceGetHandleByUUIDV, b"", 3)
@@ -314,8 +262,6 @@ nvml, text = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(8)
 assert nvml.nvmlSystemGetProcessName(os.getpid(), text, 0) == 2
 assert nvml.nvmlSystemGetProcessName(os.getpid(), text, 2) == 0 and len(text.value) == 1
 assert nvml.nvmlSystemGetDriverBranch(ctypes.create_string_buffer(84), 80) == 25
-assert nvml.nvmlSystemGetDriverVersion(text, 3) == 7
-assert nvmlUnitGetCount() == 0 and nvmlGetExcludedDeviceCount() == 0
 """,
     "memory": """
 # Both forms say the same, and what the configuration says.
@@ -334,56 +280,15 @@ assert cuda.cuMemFree_v2(block) == 0
 assert nvmlDeviceGetMemoryInfo(device).used == 0
 """,
     "idle_card": """
-# A card for data centers draws little, has ECC and no fan, and nothing runs on it.
-assert nvmlDeviceGetUtilizationRates(device).gpu == 0
-assert nvmlDeviceGetClockInfo(device, NVML_CLOCK_SM) == 345 and nvmlDeviceGetMaxClockInfo(device, NVML_CLOCK_SM) == 1980
-assert nvmlDeviceGetClockInfo(device, NVML_CLOCK_VIDEO) == 765
-assert nvmlDeviceGetMaxClockInfo(device, NVML_CLOCK_VIDEO) == 1545
+# Clocks, energy and processors of the machine, which no kept answer has.
 (memory,) = nvmlDeviceGetSupportedMemoryClocks(device)
 clocks = nvmlDeviceGetSupportedGraphicsClocks(device, memory)
 assert (len(clocks), clocks[0], clocks[-1]) == (110, 1980, 345)
-refused(6, nvmlDeviceGetSupportedGraphicsClocks, device, 77)
-refused(3, nvmlDeviceGetApplicationsClock, device, NVML_CLOCK_VIDEO)
-assert nvmlDeviceGetPowerManagementLimitConstraints(device) == [200000, 700000]
-assert 0 < nvmlDeviceGetPowerUsage(device) < nvmlDeviceGetEnforcedPowerLimit(device) == 700000
 before = nvmlDeviceGetTotalEnergyConsumption(device)
 time.sleep(0.05)
 assert nvmlDeviceGetTotalEnergyConsumption(device) > before
-assert nvmlDeviceGetTemperature(device, NVML_TEMPERATURE_GPU) == 36
-assert nvmlDeviceGetPerformanceState(device) == 0 and nvmlDeviceGetSupportedPerformanceStates(device) == [0, 2]
-state = CDLL("libnvidia-ml.so.1").nvmlDeviceGetSupportedPerformanceStates
-assert (state(device, (c_uint * 2)(), 7), state(device, (c_uint * 2)(), 8)) == (7, 0)
-clocks, bounds = CDLL("libnvidia-ml.so.1").nvmlDeviceGetMinMaxClockOfPState, (c_uint * 2)()
-for number in range(16):
-    refusal = 0 if number in (0, 2) else 999  # as the other states are not supported
-    assert clocks(device, NVML_CLOCK_SM, number, bounds, byref(bounds, 4)) == refusal
-assert [*bounds] == [345, 1980]
-assert b"nvclock=345, nvclockmin=345, nvclockmax=1980, " in nvmlDeviceGetCurrentClockFreqs(device).encode()
-assert nvmlDeviceGetInforomVersion(device, NVML_INFOROM_ECC) == "7.16"
-refused(2, nvmlDeviceGetInforomVersion, device, 4)
-assert nvmlDeviceGetEccMode(device) == [1, 1] and nvmlDeviceGetTotalEccErrors(device, 0, 0) == 0
-assert nvmlDeviceGetMigMode(device) == [0, 0] and nvmlDeviceGetMaxMigDeviceCount(device) == 0
-refused(3, nvmlDeviceGetFanSpeed, device)
-refused(2, nvmlDeviceGetFanSpeed_v2, device, 0)
-assert nvmlDeviceGetComputeRunningProcesses(device) == nvmlDeviceGetGraphicsRunningProcesses(device) == []
-assert nvmlDeviceGetCurrPcieLinkGeneration(device) == nvmlDeviceGetMaxPcieLinkGeneration(device) == 5
-assert nvmlDeviceGetPcieSpeed(device) == 32000
 assert sum(bin(one).count("1") for one in nvmlDeviceGetCpuAffinity(device, 16)) == len(os.sched_getaffinity(0))
-for change in (lambda: nvmlDeviceSetPersistenceMode(device, 0), lambda: nvmlDeviceSetComputeMode(device, 0)):
-    refused(4, change)
 refused(4, nvmlDeviceDiscoverGpus, nvmlDeviceGetPciInfo(device))  # measured: an H200, as root
-""",
-    "desktop_card": """
-# A card for desktops has a fan, and neither ECC nor a serial number nor MIG.
-assert nvmlDeviceGetBrand(device) == NVML_BRAND_GEFORCE
-assert nvmlDeviceGetNumFans(device) == 2 and nvmlDeviceGetFanSpeed(device) == nvmlDeviceGetFanSpeed_v2(device, 1) == 0
-refused(2, nvmlDeviceGetFanSpeed_v2, device, 2)
-assert nvmlDeviceGetMinMaxFanSpeed(device) == [0, 100]
-speed = c_uint(7)
-assert CDLL("libnvidia-ml.so.1").nvmlDeviceGetFanSpeed(device, byref(speed)) == speed.value == 0
-for question in (nvmlDeviceGetEccMode, nvmlDeviceGetSerial, nvmlDeviceGetMigMode, nvmlDeviceGetBoardPartNumber):
-    refused(3, question, device)
-assert nvmlDeviceGetPowerManagementDefaultLimit(device) == 450000
 """,
     "events_and_fields": """
 # A set is waited for until the time is over; a field that there is not is an error of its own.
@@ -417,22 +322,16 @@ bounds = nvmlDeviceGetPowerManagementLimitConstraints(device)
 assert powers == [*[nvmlDeviceGetPowerUsage(device)] * 2, *bounds, *[bounds[1]] * 3]
 """,
     "topology": """
-# Two devices hang on one host bridge and reach each other over PCIe, which is of generation 3 before Ampere.
-assert nvmlDeviceGetCurrPcieLinkGeneration(device) == 3 and nvmlDeviceGetPcieSpeed(device) == 8000
+# Two devices hang on one host bridge and reach each other over PCIe.
 other = nvmlDeviceGetHandleByIndex(1)
 assert nvmlDeviceGetTopologyCommonAncestor(device, other) == NVML_TOPOLOGY_HOSTBRIDGE
 for pair in ((None, other), (device, None)):
     refused(2, nvmlDeviceGetTopologyCommonAncestor, *pair)
 (near,) = nvmlDeviceGetTopologyNearestGpus(device, NVML_TOPOLOGY_HOSTBRIDGE)
 assert nvmlDeviceGetIndex(near) == 1
-assert len(nvmlSystemGetTopologyGpuSet(0)) == 2
 READ, NVLINK, OK, NOT_SUPPORTED = 0, 2, 0, 5  # those of nvidia-ml-py are tuples
 assert nvmlDeviceGetP2PStatus(device, other, READ) == OK
 assert nvmlDeviceGetP2PStatus(device, other, NVLINK) == NOT_SUPPORTED
-refused(2, nvmlDeviceGetP2PStatus, device, device, READ)
-assert nvmlDeviceGetPcieThroughput(device, 1) == 0
-refused(2, nvmlDeviceGetPcieThroughput, device, 2)
-refused(3, nvmlDeviceGetNvLinkState, device, 0)
 """,
     "errors_have_texts": """
 # Every error of nvidia-ml-py has a text; a number that is none has that of the unknown one.
@@ -452,21 +351,15 @@ test_programs = programs(
     system={"release": "580.95.05"},
     idle_card={"device": "h100"},
     memory={"device": "memory=2GiB"},
-    desktop_card={"device": "rtx-4090"},
     topology={"device": "t4:2"},
 )
 
 
-@pytest.mark.parametrize("version", [pytest.param("12.0", marks=pytest.mark.slow), "12.9", "13.0", "13.2"])
+@pytest.mark.parametrize("version", [pytest.param("12.0", marks=SLOW), "12.9", "13.2"])
 def test_monitors(version, check: Check) -> None:
     """Programs that watch devices start on each version: what nvidia-ml-py does not find, it does without."""
-    program = """
-import pynvml
-pynvml.nvmlInit()
-device = pynvml.nvmlDeviceGetHandleByIndex(0)
-print(json.dumps([pynvml.nvmlDeviceGetName(device), len(pynvml.nvmlDeviceGetComputeRunningProcesses(device))]))
-"""
-    assert json.loads(check(program, version)) == ["NVIDIA H200", 0]
+    asked = "print(nvmlDeviceGetName(device), nvmlDeviceGetComputeRunningProcesses(device))"
+    assert check(HEAD + asked, version) == "NVIDIA H200 []\n"
 
 
 def test_make_nvml_names(tmp_path, monkeypatch) -> None:
