@@ -1,5 +1,7 @@
 """What a damaged header claims is never reserved, and one link state survives several threads."""
 
+from tests.emulator.conftest import programs
+
 #: No more memory than there is, and 256 MiB.
 LIMIT = """
 def limit():
@@ -11,30 +13,6 @@ context = new(cuda.cuDevicePrimaryCtxRetain, 0)
 ok(cuda.cuCtxSetCurrent(context))
 module = c_void_p()
 """
-
-
-def test_images_that_claim_a_gigabyte(check) -> None:
-    """An ELF and a fatbin whose headers claim 1 GiB are invalid (200), and not out of memory (2)."""
-    check(
-        LIMIT
-        + """
-elf = bytearray((ARTIFACTS / "13.0" / "user.cubin").read_bytes())
-elf[40:48] = struct.pack("<Q", (1 << 30) - 65536)
-fatbin = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, (1 << 30) - 64) + bytes(4096)
-limit()
-for image in (bytes(elf), fatbin):
-    # at the end of a mapping, so that nothing is readable behind it
-    room = (len(image) + 4095) // 4096 * 4096
-    libc = CDLL(None)
-    libc.mmap.restype = c_void_p
-    pages = libc.mmap(None, c_size_t(room + (64 << 20)), 3, 0x22, -1, c_size_t(0))
-    libc.munmap(c_void_p(pages + room), c_size_t(64 << 20))
-    memmove(pages, image, len(image))
-    assert (code := cuda.cuModuleLoadData(byref(module), c_void_p(pages))) == 200, code
-    library = new(cuda.cuLibraryLoadData, c_void_p(pages), None, None, 0, None, None, 0)
-    assert cuda.cuLibraryGetModule(byref(module), library) == 200  # loaded lazily
-"""
-    )
 
 
 def test_a_file_with_a_hole(check, tmp_path) -> None:
@@ -57,11 +35,27 @@ assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 512 << 10
     )
 
 
-def test_adding_to_a_state_that_another_thread_destroys(check) -> None:
-    """Each call finds the state or answers that it is gone; the heap stays whole."""
-    check(
-        LIMIT
-        + """
+PROGRAMS = {
+    "images_that_claim_a_gigabyte": """
+# An ELF and a fatbin whose headers claim 1 GiB are invalid (200), and not out of memory (2).
+elf = bytearray((ARTIFACTS / "13.0" / "user.cubin").read_bytes())
+elf[40:48] = struct.pack("<Q", (1 << 30) - 65536)
+fatbin = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, (1 << 30) - 64) + bytes(4096)
+limit()
+for image in (bytes(elf), fatbin):
+    # at the end of a mapping, so that nothing is readable behind it
+    room = (len(image) + 4095) // 4096 * 4096
+    libc = CDLL(None)
+    libc.mmap.restype = c_void_p
+    pages = libc.mmap(None, c_size_t(room + (64 << 20)), 3, 0x22, -1, c_size_t(0))
+    libc.munmap(c_void_p(pages + room), c_size_t(64 << 20))
+    memmove(pages, image, len(image))
+    assert (code := cuda.cuModuleLoadData(byref(module), c_void_p(pages))) == 200, code
+    library = new(cuda.cuLibraryLoadData, c_void_p(pages), None, None, 0, None, None, 0)
+    assert cuda.cuLibraryGetModule(byref(module), library) == 200  # loaded lazily
+""",
+    "adding_to_a_state_that_another_thread_destroys": """
+# Each call finds the state or answers that it is gone; the heap stays whole.
 image = (ARTIFACTS / "13.0" / "user.cubin").read_bytes()
 answers = set()
 for number in range(150):
@@ -79,5 +73,6 @@ for number in range(150):
     for thread in threads: thread.join()
 print(sorted(answers))
 """,
-        env={"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"},
-    )
+}
+STRICT = {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"}
+test_programs = programs(PROGRAMS, LIMIT, adding_to_a_state_that_another_thread_destroys={"env": STRICT})

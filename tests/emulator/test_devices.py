@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cudalink.compat.names import DEFAULT_ARCHITECTURE, EMULATED_ARCHITECTURES, EMULATED_DEVICES
 from pytest_cudalink.emulator import Devices, EmulatorError, emulation_for, from_environment
-from tests.emulator.conftest import HEAD
+from tests.emulator.conftest import HEAD, programs
 
 #: The memory that processes here may use: a container may have less than its machine.
 LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -66,16 +66,6 @@ def test_memory(ask) -> None:
     assert ask(device="memory=8GiB")[2] == 8 << 30
     assert ask(device="memory=1.5 TiB")[2] == 3 << 39
     assert ask()[2] == min(150_109_880_320, HALF)
-
-
-def test_a_small_device_is_soon_full(check) -> None:
-    """What is set is all there is."""
-    program = """
-    start()
-    address = c_uint64()
-    assert [cuda.cuMemAlloc_v2(byref(address), size) for size in ((64 << 20) + 1, 64 << 20, 1)] == [2, 0, 2]
-    """
-    check(program, device="memory=64MiB")
 
 
 @pytest.mark.parametrize("value", ["8", "8GB", "-1", "many", "15MiB", "1e9", "8 gib"])
@@ -279,17 +269,24 @@ def test_a_recording_that_is_not_there(tmp_path) -> None:
         assert raised.value.parameter == parameter
 
 
-def test_checks_come_in_the_order_of_a_real_driver(check) -> None:
-    """A device that does not exist is 101 before the buffer is looked at; a bus ID that does not fit is cut."""
-    program = """
-    start()
-    text = char_buffer(b"untouched")
-    for name in ("cuDeviceGetName", "cuDeviceGetPCIBusId"):
-        assert getattr(cuda, name)(None, 0, 7) == 101
-        assert getattr(cuda, name)(None, 64, 0) == 1
-        assert getattr(cuda, name)(text, 0, 0) == 1
-    assert cuda.cuDeviceGetPCIBusId(text, 12, 0) == 1 and text.value == b"0000:01:00."
-    ok(cuda.cuDeviceGetPCIBusId(text, 13, 0))
-    assert text.value == b"0000:01:00.0"
-    """
-    check(program)
+PROGRAMS = {
+    "a_small_device_is_soon_full": """
+# What is set is all there is.
+start()
+address = c_uint64()
+assert [cuda.cuMemAlloc_v2(byref(address), size) for size in ((64 << 20) + 1, 64 << 20, 1)] == [2, 0, 2]
+""",
+    "checks_come_in_the_order_of_a_real_driver": """
+# A device that does not exist is 101 before the buffer is looked at; a bus ID that does not fit is cut.
+start()
+text = char_buffer(b"untouched")
+for name in ("cuDeviceGetName", "cuDeviceGetPCIBusId"):
+    assert getattr(cuda, name)(None, 0, 7) == 101
+    assert getattr(cuda, name)(None, 64, 0) == 1
+    assert getattr(cuda, name)(text, 0, 0) == 1
+assert cuda.cuDeviceGetPCIBusId(text, 12, 0) == 1 and text.value == b"0000:01:00."
+ok(cuda.cuDeviceGetPCIBusId(text, 13, 0))
+assert text.value == b"0000:01:00.0"
+""",
+}
+test_programs = programs(PROGRAMS, a_small_device_is_soon_full={"device": "memory=64MiB"})

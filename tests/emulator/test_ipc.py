@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.emulator import notes
+from tests.emulator.conftest import programs
 
 HEAD = """from tests.emulator.memory_calls import *
 start()
@@ -17,26 +18,6 @@ def child(program, *values, files=()):
 def text_of(handle):
     return bytes(handle).hex()
 """
-
-
-def test_memory_of_a_device_with_another_number(check) -> None:
-    """Processes that number the devices differently mean the same one by a handle."""
-    check(
-        HEAD.replace("start()", "start(1)", 1)
-        + """
-handle = Handle()
-ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
-os.environ["CUDA_VISIBLE_DEVICES"] = "1,0"
-child('''
-handle, address, number = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64(), c_int(7)
-cuda.cuCtxSetCurrent(start(1))
-import os; os.close(0)  # the driver may get this number for its file
-ok(cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
-assert get(cuda.cuPointerGetAttribute, c_int, 9, address) == 0
-''', text_of(handle))
-""",
-        device="sm_90:2",
-    )
 
 
 def test_processes_of_a_run_share_a_device(check) -> None:
@@ -156,11 +137,23 @@ assert (files(), in_files()) == (opened, held) and held < MIB, held
     assert names() <= before
 
 
-def test_memory_that_its_process_freed_first(check) -> None:
-    """Both processes are named where the other one uses or closes it; it cannot be opened any more."""
-    check(
-        HEAD
-        + """
+PROGRAMS = {
+    "memory_of_a_device_with_another_number": """
+# Processes that number the devices differently mean the same one by a handle.
+start(1)
+handle = Handle()
+ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
+os.environ["CUDA_VISIBLE_DEVICES"] = "1,0"
+child('''
+handle, address, number = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64(), c_int(7)
+cuda.cuCtxSetCurrent(start(1))
+import os; os.close(0)  # the driver may get this number for its file
+ok(cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
+assert get(cuda.cuPointerGetAttribute, c_int, 9, address) == 0
+''', text_of(handle))
+""",
+    "memory_that_its_process_freed_first": """
+# Both processes are named where the other one uses or closes it; it cannot be opened any more.
 handle, address = Handle(), allocate(4096)
 ok(cuda.cuIpcGetMemHandle(byref(handle), address))
 pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -196,5 +189,6 @@ control.attach(cuda).start_watching()
 give_up()
 _, said = child.communicate("\\n")
 assert child.returncode == 0, said
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, HEAD, memory_of_a_device_with_another_number={"device": "sm_90:2"})

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_cudalink import emulator
 from pytest_cudalink.compat import names
-from tests.emulator.conftest import HEAD
+from tests.emulator.conftest import HEAD, programs
 
 COUNTS = """
 count = c_int()
@@ -95,9 +95,9 @@ assert nvml.nvmlSystemGetNVMLVersion(text, 200) == 7
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_address_as_the_number_of_options(check) -> None:
-    """No call counts up to it, whatever lies behind the options that are given."""
-    program = """
+PROGRAMS = {
+    "an_address_as_the_number_of_options": """
+# No call counts up to it, whatever lies behind the options that are given.
 start()
 keys, values, made = (c_int * 4096)(), (c_void_p * 4096)(*[1] * 4096), c_void_p()
 state, none = c_void_p(), c_uint(0)
@@ -113,13 +113,9 @@ names = (c_void_p * 1)()
 for given in ({32: 0xffffffff}, {25: addressof(names), 26: 1}):  # threads of a block; a name that is NULL
     keys, values = (c_int * 2)(*given), (c_void_p * 2)(*given.values())
     assert cuda.cuLinkCreate_v2(c_uint(len(given)), keys, values, byref(made)) == 1
-"""
-    check(program)
-
-
-def test_errno_without_descriptors(check) -> None:
-    """A call leaves errno as it was, though the driver met EMFILE in it."""
-    program = """
+""",
+    "errno_without_descriptors": """
+# A call leaves errno as it was, though the driver met EMFILE in it.
 start()
 own, state = ctypes.CDLL("libcuda.so.1", use_errno=True), c_void_p()
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, 4096))
@@ -128,5 +124,6 @@ ok(own.cuLinkCreate_v2(0, None, None, byref(state)))  # says at the first input 
 assert ctypes.get_errno() == 77
 assert own.cuLinkAddData_v2(state, PTX, small_ptx(), c_size_t(9999), None, 0, None, None) == 999
 assert ctypes.get_errno() == 77
-"""
-    check(program)
+""",
+}
+test_programs = programs(PROGRAMS)

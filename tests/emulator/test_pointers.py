@@ -39,11 +39,9 @@ at_host = ctypes.addressof(host)
 )
 
 
-def test_dead_pointers(check) -> None:
-    """Memory of the device that is gone is an invalid value in every entry, and never memory of the host."""
-    check(
-        DEAD
-        + """
+OF_DEAD = {
+    "dead_pointers": """
+# Memory of the device that is gone is an invalid value in every entry, and never memory of the host.
 HOST_TYPE, DEVICE_TYPE, UNIFIED = 1, 2, 4
 array = new(cuda.cuArray3DCreate_v2, byref((c_uint64 * 5)(64, 64, 0, 1 | 1 << 32, 0)))
 stream = new(cuda.cuStreamCreate, 0)
@@ -109,45 +107,9 @@ for address in dead.values():
     graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
     executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
     assert cuda.cuGraphLaunch(executable, stream) == 1
-"""
-    )
-
-
-def test_registering_what_is_not_mapped(check) -> None:
-    """A range with a page that the host does not have is refused, and can be registered once it has it (as an H200)."""
-    check(
-        """
-import mmap
-ok(cuda.cuInit(0)), ok(cuda.cuCtxSetCurrent(new(cuda.cuDevicePrimaryCtxRetain, 0)))
-libc = CDLL(None)
-pages = mmap.mmap(-1, 4 * mmap.PAGESIZE)
-start = addressof(c_char.from_buffer(pages))
-for size in (1 << 46, (1 << 64) - 1):
-    assert cuda.cuMemHostRegister_v2(c_void_p(start), c_size_t(size), 0) in (1, 2), size
-libc.munmap(c_void_p(start + 2 * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE))
-assert cuda.cuMemHostRegister_v2(c_void_p(start + 1), c_size_t(2 * mmap.PAGESIZE), 0) == 1
-ok(cuda.cuMemHostRegister_v2(c_void_p(start + 1), c_size_t(2 * mmap.PAGESIZE - 1), 0))
-ok(cuda.cuMemHostUnregister(c_void_p(start + 1)))
-# a copy keeps to the registration that it begins in (as on an H200), and sizes are numbers of 64 bits
-device, pitch = new(cuda.cuMemAlloc_v2, c_uint64, 1 << 16), c_size_t()
-for page in range(2):
-    ok(cuda.cuMemHostRegister_v2(c_void_p(start + page * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE), 0))
-copies = [cuda.cuMemcpyHtoD_v2(device, start, mmap.PAGESIZE + more) for more in (0, 1)]
-assert copies == [0, 1], copies
-host = c_void_p(start)
-assert cuda.cuMemHostAlloc(byref(host), c_size_t(8), 8) == 1 and not host.value
-assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1), c_size_t((1 << 64) - 1), 4) == 2
-assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1 << 40), c_size_t(1 << 40), 4) == 1
-assert [cuda.cuMemsetD32_v2(device, 1, size) for size in (1 << 62, (1 << 62) + 1)] == [0, 1]
-"""
-    )
-
-
-def test_addresses_of_the_host(check) -> None:
-    """The host can use managed, pinned and registered memory and what it has access to, and nothing of the device."""
-    check(
-        DEAD
-        + """
+""",
+    "addresses_of_the_host": """
+# The host can use managed, pinned and registered memory and what it has access to, and nothing of the device.
 def ends(address, writes=False):
     child = os.fork()
     if not child:
@@ -191,11 +153,35 @@ assert ends(at) == signal.SIGSEGV
 ok(cuda.cuMemMap(at, 2 * MIB, 0, of_host, 0))
 ok(give_access(at, 2 * MIB))
 assert ends(at) == signal.SIGSEGV and read(at, 11) == b"of a device"
-"""
-    )
+""",
+}
+test_dead = programs(OF_DEAD, DEAD)
 
 
 PROGRAMS = {
+    "registering_what_is_not_mapped": """
+# A range with a page that the host does not have is refused, and can be registered once it has it (as an H200).
+libc = CDLL(None)
+pages = mmap.mmap(-1, 4 * mmap.PAGESIZE)
+begin = addressof(c_char.from_buffer(pages))
+for size in (1 << 46, (1 << 64) - 1):
+    assert cuda.cuMemHostRegister_v2(c_void_p(begin), c_size_t(size), 0) in (1, 2), size
+libc.munmap(c_void_p(begin + 2 * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE))
+assert cuda.cuMemHostRegister_v2(c_void_p(begin + 1), c_size_t(2 * mmap.PAGESIZE), 0) == 1
+ok(cuda.cuMemHostRegister_v2(c_void_p(begin + 1), c_size_t(2 * mmap.PAGESIZE - 1), 0))
+ok(cuda.cuMemHostUnregister(c_void_p(begin + 1)))
+# a copy keeps to the registration that it begins in (as on an H200), and sizes are numbers of 64 bits
+device, pitch = new(cuda.cuMemAlloc_v2, c_uint64, 1 << 16), c_size_t()
+for page in range(2):
+    ok(cuda.cuMemHostRegister_v2(c_void_p(begin + page * mmap.PAGESIZE), c_size_t(mmap.PAGESIZE), 0))
+copies = [cuda.cuMemcpyHtoD_v2(device, begin, mmap.PAGESIZE + more) for more in (0, 1)]
+assert copies == [0, 1], copies
+host = c_void_p(begin)
+assert cuda.cuMemHostAlloc(byref(host), c_size_t(8), 8) == 1 and not host.value
+assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1), c_size_t((1 << 64) - 1), 4) == 2
+assert cuda.cuMemAllocPitch_v2(byref(device), byref(pitch), c_size_t(1 << 40), c_size_t(1 << 40), 4) == 1
+assert [cuda.cuMemsetD32_v2(device, 1, size) for size in (1 << 62, (1 << 62) + 1)] == [0, 1]
+""",
     "over_the_end": """
 # Only the start of a mapping has to be reserved; what is behind stays free of others while it is mapped.
 code, base = reserve(2 * MIB)

@@ -5,6 +5,8 @@ Measured on an H100 with driver 580.159.04, 2026-11-24, with images as those of 
 
 import pytest
 
+from tests.emulator.conftest import programs
+
 #: Program that gives the answers to the images: as a module, and as a library at its first look-up.
 ANSWERS = """
 start()
@@ -28,33 +30,25 @@ def test_loads(check, driver: str, codes: list[int]) -> None:
     assert check(ANSWERS, driver).splitlines() == [f"{code} {code}" for code in codes]
 
 
-def test_the_log_and_the_event(check) -> None:
-    """The log says what a real driver says, and the event names the bytecode, whose size no argument gives."""
-    program = """
-    start()
-    log = create_string_buffer(200)
-    options, values = (c_int * 2)(5, 6), (c_void_p * 2)(addressof(log), 200)
-    module, image = c_void_p(), create_string_buffer(artifact("tile/add-13.3.tileir"))
-    assert cuda.cuModuleLoadDataEx(byref(module), image, 2, options, values) == 200
-    print(log.value.decode())
-    print(last_event()["image"])
-    """
-    log, image = check(program).splitlines()
-    assert log == "error   : Binary format for key='0', ident='' is not recognized"
-    assert image == "['tileir - - 13.3']"
-
-
-def test_launches(check) -> None:
-    """A kernel of tileiras takes one thread or those of its code; another block is refused."""
-    program = """
-    start()
-    code, module = load(artifact("tile/add.cubin"))
-    assert code == 0
-    code, kernel = function(module, "add")
-    assert code == 0
-    values = [c_uint64(), c_int(16), c_int(1)] * 3
-    parameters = (c_void_p * 9)(*map(addressof, values))
-    for block in (1, 1, 1), (2, 1, 1), (32, 1, 1), (128, 1, 1), (1, 2, 1), (1024, 1, 1):
-        print(cuda.cuLaunchKernel(kernel, 4, 1, 1, *block, 0, None, parameters, None))
-    """
-    assert check(program).split() == ["801", "1", "1", "801", "1", "1"]
+PROGRAMS = {
+    "the_log_and_the_event": """
+# The log says what a real driver says, and the event names the bytecode, whose size no argument gives.
+start()
+log = create_string_buffer(200)
+options, values = (c_int * 2)(5, 6), (c_void_p * 2)(addressof(log), 200)
+module, image = c_void_p(), create_string_buffer(artifact("tile/add-13.3.tileir"))
+assert cuda.cuModuleLoadDataEx(byref(module), image, 2, options, values) == 200
+assert log.value == b"error   : Binary format for key='0', ident='' is not recognized"
+assert last_event()["image"] == ["tileir - - 13.3"]
+""",
+    "launches": """
+# A kernel of tileiras takes one thread or those of its code; another block is refused.
+start()
+kernel = kernel_of(loaded(artifact("tile/add.cubin")), "add")
+values = [c_uint64(), c_int(16), c_int(1)] * 3
+parameters = (c_void_p * 9)(*map(addressof, values))
+for x, y, answer in ((1, 1, 801), (2, 1, 1), (32, 1, 1), (128, 1, 801), (1, 2, 1), (1024, 1, 1)):
+    assert cuda.cuLaunchKernel(kernel, 4, 1, 1, x, y, 1, 0, None, parameters, None) == answer, (x, y)
+""",
+}
+test_programs = programs(PROGRAMS)

@@ -24,6 +24,7 @@ STAND_IN = """
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
+{head}
 int cuInit(unsigned f) {{ {init}; return 0; }}
 int cuDriverGetVersion(int *v) {{ *v = {version}; return 0; }}
 int cuDeviceGetCount(int *n) {{ *n = {devices}; return 0; }}
@@ -32,11 +33,11 @@ int cuDeviceTotalMem_v2(size_t *n, int d) {{ *n = 1 << 20; return 0; }}
 int cuDeviceGetAttribute(int *v, int k, int d) {{ *v = k; return k > 99; }}
 int cuMemAlloc_v2(void *p, size_t n) {{ {allocate}; return 0; }}
 """
+USUAL = {"head": "", "init": "", "devices": 1, "allocate": "", "version": 13000}
 
 
-def stand_in(tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str = "", version: int = 13000) -> Path:
-    source = STAND_IN.format(init=init, devices=devices, allocate=allocate, version=version)
-    return compile_c(tmp_path / "libcuda.so.1", source)
+def stand_in(tmp_path: Path, **parts: object) -> Path:
+    return compile_c(tmp_path / "libcuda.so.1", STAND_IN.format(**USUAL | parts))
 
 
 def use_questions(monkeypatch: pytest.MonkeyPatch, *several: DriverQuestion) -> None:
@@ -52,34 +53,33 @@ ALLOCATES = DriverQuestion(
 BEGINS = DriverQuestion("samples", "begins", [["cuInit", 0]], "a page")
 
 
-def test_questions_name_their_sources() -> None:
-    """Every must-pass question says which sample or page it is from, and values are those of its calls."""
-    samples = [question for question in questions() if question.group != "programs"]
-    assert len(samples) >= 40
-    assert {question.group for question in questions()} == set(GROUPS)
-    assert len({question.name for question in questions()}) == len(questions())
-    for sample in samples:
-        assert re.match(r"cuda-samples v|CUDA Driver API |CUDA C\+\+ Programming Guide |NVML API, ", sample.source), (
-            sample
-        )
-        assert all(int(number) < len(sample.calls) for number in sample.values), sample.name
-        assert (sample.devices == 2) == (sample.group == "two"), sample.name
-
-
 def _functions(calls: list) -> set[str]:
     """The functions that calls name, also those of another process."""
     inner = {name for call in calls if call[0] == "!process" for name in _functions(call[1])}
     return inner | {call[0].partition("@")[0] for call in calls if call[0][0] != "!"}
 
 
-def test_samples_ask_for_functions_that_a_driver_has() -> None:
-    """`least_cuda` is the release that brought the last of a sample's functions."""
+def test_questions_name_their_sources() -> None:
+    """Every must-pass question says which sample or page it is from, and the release that brought its functions.
+
+    Values are those of its calls. The recorded programs load no code for one architecture, and wait for no gate.
+    """
     symbols = read_table("emulator/functions.toml")["symbols"]
     since = {name: CudaVersion.parse(version) for version in symbols if version != "never" for name in symbols[version]}
-    for question in questions():
-        if question.group in ("samples", "two"):
-            newest = max(since[name] for name in _functions(question.calls))
-            assert newest == CudaVersion.parse(question.least_cuda or "12.0"), question.name
+    samples = [question for question in questions() if question.group != "programs"]
+    assert len(samples) >= 40
+    assert {question.group for question in questions()} == set(GROUPS)
+    assert len({question.name for question in questions()}) == len(questions())
+    sources = re.compile(r"cuda-samples v|CUDA Driver API |CUDA C\+\+ Programming Guide |NVML API, ")
+    for sample in samples:
+        assert sources.match(sample.source), sample
+        assert all(int(number) < len(sample.calls) for number in sample.values), sample.name
+        assert (sample.devices == 2) == (sample.group == "two"), sample.name
+        if sample.group in ("samples", "two"):
+            newest = max(since[name] for name in _functions(sample.calls))
+            assert newest == CudaVersion.parse(sample.least_cuda or "12.0"), sample.name
+    for program in (question for question in questions() if question.group == "programs"):
+        assert set(re.findall(r'"!(\w+)"', json.dumps(program.calls))) <= set(texts()), program.name
 
 
 def test_handles_of_a_stand_in_may_be_equal(monkeypatch, tmp_path) -> None:
@@ -113,13 +113,6 @@ def test_what_a_program_gives_its_calls(monkeypatch, tmp_path) -> None:
     interpreter = Interpreter(None)
     interpreter.values = [[None], [["", b"\1\2", False]]]  # of a call that failed, and of one that gave bytes
     assert interpreter.value_of(["^0", "^1"]) == [["B", bytes(64).hex()], ["B", "0102"]]
-
-
-def test_programs_fit_every_device() -> None:
-    """The recorded programs load no code for one architecture, and wait for no gate."""
-    for question in questions():
-        if question.group == "programs":
-            assert set(re.findall(r'"!(\w+)"', json.dumps(question.calls))) <= set(texts()), question.name
 
 
 def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
@@ -168,15 +161,13 @@ def test_questions_that_the_time_does_not_allow(monkeypatch, tmp_path) -> None:
 def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
     """A stand-in may start a thread when it is opened, as one in Go does; a fork of it would wait for ever."""
     use_questions(monkeypatch, ALLOCATES)
-    threads = """
-    #include <pthread.h>
+    threads = """#include <pthread.h>
     static volatile int wanted, given;
-    static void *serve(void *p) {{ for (;;) if (wanted) {{ wanted = 0; given = 1; }} else usleep(100); return p; }}
-    __attribute__((constructor)) static void begin(void) {{ pthread_t t; pthread_create(&t, NULL, serve, NULL); }}
+    static void *serve(void *p) { for (;;) if (wanted) { wanted = 0; given = 1; } else usleep(100); return p; }
+    __attribute__((constructor)) static void begin(void) { pthread_t t; pthread_create(&t, NULL, serve, NULL); }
     """
-    monkeypatch.setattr(sys.modules[__name__], "STAND_IN", STAND_IN.replace("int cuInit", threads + "int cuInit", 1))
-
-    recording = record.record(stand_in(tmp_path, allocate="wanted = 1; while (!given) usleep(100)"))
+    waits = "wanted = 1; while (!given) usleep(100)"
+    recording = record.record(stand_in(tmp_path, head=threads, allocate=waits))
 
     assert recording["answers"]["samples"]["allocates"][1] == [0, "-"]
 
@@ -202,8 +193,8 @@ def test_a_library_that_cannot_be_asked(monkeypatch, tmp_path, capsys, made, why
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     if made == {"init": "pause()"}:
-        monkeypatch.setattr(record, "_DESCRIPTION", 2)
-        monkeypatch.setattr(record, "_GRACE", 1)
+        monkeypatch.setattr(record, "_DESCRIPTION", 0.2)
+        monkeypatch.setattr(record, "_GRACE", 0.1)
     file = tmp_path / "libcuda.so.1"
     file.write_text("no library") if made is None else stand_in(tmp_path, **made)
 
