@@ -585,57 +585,6 @@ for bits, value in ((8, 0x12), (16, 0x1234), (32, 0x12345678)):
     ok(fill_rows(block, 16, 0, 1, 4))
     assert read(block, 64) == (bytes(size) + filled[: 16 - size]) * 4 and fill_rows(block, 32, 0, 1, 3) == 1
 """,
-    "rectangles_and_boxes": """
-# cuMemcpy2D and 3D in all their forms agree with the same copy made in Python.
-assert (sizeof(Copy2D), sizeof(Copy3D)) == (128, 200)
-start()
-SIZE = 4096
-source = create_string_buffer(random.Random(1).randbytes(SIZE), SIZE)
-target = create_string_buffer(SIZE)
-blocks = [allocate(SIZE), allocate(SIZE)]
-ok(cuda.cuMemcpyHtoD_v2(blocks[0], addressof(source), SIZE))
-HOST, DEVICE, UNIFIED = 1, 2, 4
-
-def sides(struct, from_type, to_type):
-    struct.from_type, struct.to_type = from_type, to_type
-    struct.from_host, struct.to_host = addressof(source), addressof(target)
-    struct.from_device, struct.to_device = blocks
-    return struct
-
-def result(to_type):
-    if to_type != HOST:
-        ok(cuda.cuMemcpyDtoH_v2(addressof(target), blocks[1], SIZE))
-    return target.raw
-
-def clear():
-    memset(target, 0, SIZE)
-    ok(cuda.cuMemsetD8_v2(blocks[1], 0, SIZE))
-
-for name, types in itertools.product(
-    ("cuMemcpy2D_v2", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DAsync_v2"),
-    itertools.product((HOST, DEVICE, UNIFIED), repeat=2)):
-    clear()
-    box = sides(Copy2D(from_x=3, from_y=2, from_pitch=64, to_x=5, to_y=1, to_pitch=100, width=17, height=9), *types)
-    ok(getattr(cuda, name)(byref(box), None))
-    expected = bytearray(SIZE)
-    for y in range(9):
-        begin = (1 + y) * 100 + 5
-        expected[begin : begin + 17] = source.raw[(2 + y) * 64 + 3 :][:17]
-    assert result(types[1]) == expected, (name, types)
-
-for name, types in itertools.product(
-    ("cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeer", "cuMemcpy3DPeerAsync"),
-    itertools.product((HOST, DEVICE, UNIFIED), repeat=2)):
-    clear()
-    box = sides(Copy3D(from_x=1, from_y=2, from_z=1, from_pitch=32, from_rows=12, to_x=2, to_z=2, to_pitch=24,
-                    to_rows=10, width=20, height=10, depth=3), *types)
-    ok(getattr(cuda, name)(byref(box), None))
-    expected = bytearray(SIZE)
-    for z, y in itertools.product(range(3), range(10)):
-        begin = ((2 + z) * 10 + y) * 24 + 2
-        expected[begin : begin + 20] = source.raw[((1 + z) * 12 + 2 + y) * 32 + 1 :][:20]
-    assert result(types[1]) == expected, (name, types)
-""",
     "damaged_cubins_reach_no_linker": """
 # What would kill nvJitLink is refused when it is added or loaded, also as code for another machine.
 start()

@@ -1,163 +1,72 @@
 """Which images a driver takes, and what it finds in them: child programs load what NVRTC compiled for them."""
 
 import struct
-from pathlib import Path
 
 import pytest
 
 from pytest_cudalink.linker import Program, ProgramOptions
 from tests.emulator.conftest import ROOT, programs
 
-DATA = Path(__file__).parent.parent / "data" / "artifacts"
+#: Kernels that print, assert and allocate: they call what is not in the image.
+PROVIDED = """
+extern "C" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);
+extern "C" __global__ void prints(int n) { printf("%d\\n", n); }
+extern "C" __global__ void asserts(int n) { if (!n) __assertfail("n", "file", 1, "kernel", 1); }
+extern "C" __global__ void allocates(char **out) { *out = (char *)malloc(8); }
+extern "C" __global__ void frees(char *block) { free(block); }
+"""
+#: A function that neither the image nor the driver has.
+LACKING = 'extern "C" __device__ int vprint(int);\nextern "C" __global__ void kernel(int *n) { *n = vprint(1); }'
 
-#: Kernels that call what is not in the image; `needs` is what the compiler leaves undefined for it.
-CALLS = {
-    "vprintf": 'extern "C" __global__ void kernel(int n) { printf("%d\\n", n); }',
-    "__assertfail": 'extern "C" __device__ void __assertfail'
-    "(const char *, const char *, unsigned, const char *, size_t);\n"
-    'extern "C" __global__ void kernel(int n) { if (!n) __assertfail("n", "file", 1, "kernel", 1); }',
-    "malloc": 'extern "C" __global__ void kernel(char **out) { *out = (char *)malloc(8); }',
-    "free": 'extern "C" __global__ void kernel(char *block) { free(block); }',
-}
 
-
-def compiled(tmp_path: Path, source: str, kind: str = "cubin", **options: object) -> Path:
-    """Compile a program into a file."""
-    file = tmp_path / f"image.{kind}"
+def compiled(source: str, **options: object) -> bytes:
+    """Compile a program into a cubin."""
     with Program(source, "c++", ProgramOptions(arch="sm_90", **options)) as program:
-        file.write_bytes(program.compile(kind).code + b"\0")
-    return file
+        return program.compile("cubin").code
 
 
-@pytest.mark.parametrize("needs", CALLS)
-def test_what_the_driver_provides_is_not_undefined(tmp_path: Path, check, needs: str) -> None:
-    """A kernel that prints, asserts or allocates is found, as a function and as a kernel of a library."""
-    image = compiled(tmp_path, CALLS[needs])
-    assert needs.encode() + b"\0" in image.read_bytes()
+def test_what_the_driver_provides_is_not_undefined(check) -> None:
+    """Kernels that call it are found, as functions and as kernels of a library; what nobody has stops every look-up."""
+    image = compiled(PROVIDED)
+    for name in (b"vprintf", b"__assertfail", b"malloc", b"free"):
+        assert name + b"\0" in image
     check(
         f"""
-        start()
-        image = Path({str(image)!r}).read_bytes()
-        code, module = load(image)
-        assert (code, function(module, "kernel")[0]) == (0, 0)
-        library, kernel, found = c_void_p(), c_void_p(), c_void_p()
-        ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
-        ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"kernel"))
-        ok(cuda.cuKernelGetFunction(byref(found), kernel))
-        """
+start()
+image = {image!r}
+module, library = loaded(image), new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0)
+for name in ("prints", "asserts", "allocates", "frees"):
+    kernel_of(module, name)
+    new(cuda.cuKernelGetFunction, new(cuda.cuLibraryGetKernel, library, name.encode()))
+assert function(loaded({compiled(LACKING, relocatable_device_code=True)!r}), "kernel")[0] == 500
+"""
     )
 
 
-def test_what_nobody_provides_stays_undefined(tmp_path: Path, check) -> None:
-    """A function that neither the image nor the driver has stops the look-up of every kernel."""
-    source = 'extern "C" __device__ int vprint(int);\nextern "C" __global__ void kernel(int *n) { *n = vprint(1); }'
-    image = compiled(tmp_path, source, relocatable_device_code=True)
-    check(
-        f"""
-        start()
-        code, module = load(Path({str(image)!r}).read_bytes())
-        assert (code, function(module, "kernel")[0]) == (0, 500)
-        """
-    )
-
-
-def changed(image: bytes, **bytes_at: int) -> bytes:
-    """A cubin with other bytes in its header."""
-    places = {"osabi": 7, "abi_version": 8, "e_version": 20}
-    data = bytearray(image)
-    for name, value in bytes_at.items():
-        data[places[name]] = value
-    return bytes(data)
-
-
-#: The header bytes that a real 13.0 was asked about, with its answer to cuModuleLoadData.
-HEADERS = [
-    ("13.0", {}, 0),
-    ("12.9", {}, 0),
-    ("13.0", {"abi_version": 7}, 0),
-    ("13.0", {"abi_version": 9}, 0),
-    ("13.0", {"abi_version": 255}, 0),
-    ("12.9", {"abi_version": 6}, 0),
-    ("12.9", {"abi_version": 8}, 0),
-    ("12.9", {"abi_version": 9}, 0),
-    ("13.0", {"osabi": 66}, 209),
-    ("13.0", {"osabi": 0}, 209),
-    ("13.0", {"osabi": 51}, 209),
-    ("13.0", {"e_version": 2}, 0),
-    ("13.0", {"e_version": 0x79}, 0),
-    ("13.0", {"e_version": 0x91}, 0),
-]
 #: Program that gives the answers to one image: as a module, and as a library at its first look-up.
 ANSWERS = """
 start()
 def answers(image):
-    library, found = c_void_p(), c_void_p()
-    ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
-    return load(image)[0], cuda.cuLibraryGetModule(byref(found), library)
+    library = new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0)
+    return load(image)[0], cuda.cuLibraryGetModule(byref(c_void_p()), library)
 """
-
-
-def test_headers_that_a_driver_takes(check) -> None:
-    """The OSABI decides, at load; with a library at its first use. Nothing else in the header does (measured)."""
-    out = check(
-        ANSWERS
-        + """
-from tests.emulator.test_images import HEADERS, changed
-for release, header, _ in HEADERS:
-    print(*answers(changed(artifact(f"{release}/linked.cubin"), **header)))
-"""
-    )
-    assert [tuple(map(int, line.split())) for line in out.splitlines()] == [(code, code) for *_, code in HEADERS]
 
 
 @pytest.mark.parametrize(
-    ("driver", "arch", "release", "code"),
+    ("driver", "release", "code"),
     [
-        pytest.param("12.0", "sm_90", "12.9", 0, marks=pytest.mark.slow),
-        ("12.9", "sm_90", "12.9", 0),
-        pytest.param("12.0", "sm_90", "13.0", 209, marks=pytest.mark.slow),
-        ("12.9", "sm_90", "13.0", 209),
-        ("12.9", "sm_90", "13.5", 209),
-        ("13.0", "sm_90", "12.9", 0),
-        ("13.0", "sm_90", "13.5", 0),
+        pytest.param("12.0", "12.9", 0, marks=pytest.mark.slow),
+        ("12.9", "12.9", 0),
+        pytest.param("12.0", "13.0", 209, marks=pytest.mark.slow),
+        ("12.9", "13.0", 209),
+        ("12.9", "13.5", 209),
+        ("13.0", "12.9", 0),
+        ("13.0", "13.5", 0),
     ],
 )
-def test_cubins_of_a_newer_major_release(check, driver: str, arch: str, release: str, code: int) -> None:
+def test_cubins_of_a_newer_major_release(check, driver: str, release: str, code: int) -> None:
     """A driver of CUDA 12 does not take the cubins of CUDA 13; minor releases do not matter."""
-    out = check(ANSWERS + f"print(*answers(artifact('{release}/linked.cubin')))", driver, device=arch)
-    assert out.split() == [str(code)] * 2
-
-
-#: A kernel that every architecture has.
-SMALL_PTX = ".version {version}\n.target {target}\n.address_size 64\n.visible .entry small() {{ ret; }}\n"
-
-#: A kernel of a PTX ISA version for an old architecture.
-OLD_PTX = """.version {version}
-.target {target}
-.address_size 64
-.visible .entry kernel(.param .u64 out) {{
-  .reg .u64 %rd1;
-  ld.param.u64 %rd1, [out];
-  st.global.u64 [%rd1], %rd1;
-  exit;
-}}
-"""
-
-
-def test_old_ptx(check) -> None:
-    """PTX from ISA 2.3 on is compiled, as by a real 13.0; 1.4 is not."""
-    texts = {
-        ("2.3", "sm_20"): 0,
-        ("3.0", "sm_20"): 0,
-        ("3.0", "sm_30"): 0,
-        ("3.1", "sm_20"): 0,
-        ("4.0", "sm_20"): 0,
-        ("1.4", "sm_10"): 218,
-    }
-    programs = "\n".join(
-        f"print(load({OLD_PTX.format(version=version, target=target).encode()!r})[0])" for version, target in texts
-    )
-    assert check("start()\n" + programs).split() == [str(code) for code in texts.values()]
+    check(ANSWERS + f"assert answers(artifact('{release}/linked.cubin')) == ({code}, {code})", driver, device="sm_90")
 
 
 def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
@@ -165,44 +74,100 @@ def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
     body = b""
     for kind, arch, image in entries:
         payload = image + bytes(-len(image) % 8)
-        head = struct.pack(
-            "<HHIQQIIIIQ", 1 if kind == "ptx" else 2, 0x101, 64, len(payload), 0, 9 << 16, arch, 0, 0, 0x11
-        )
-        body += head.ljust(64, b"\0") + payload
+        numbers = (1 if kind == "ptx" else 2, 0x101, 64, len(payload), 0, 9 << 16, arch, 0, 0, 0x11)
+        body += struct.pack("<HHIQQIIIIQ", *numbers).ljust(64, b"\0") + payload
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
-@pytest.mark.parametrize(
-    ("entries", "code", "kernel"),
-    [
-        # a cubin that the driver does not know is taken all the same, if it is the first (recorded with OSABI 66)
-        (["cubin 13.0", "ptx 80"], 200, ""),
-        (["cubin 13.0", "cubin 12.9", "ptx 80"], 200, ""),
-        (["cubin 12.9", "cubin 13.0", "ptx 80"], 0, "apply_transform"),
-    ],
-)
-def test_the_image_that_a_fatbin_yields(tmp_path: Path, check, entries: list[str], code: int, kernel: str) -> None:
-    """The first cubin that runs on the device, known to the driver or not (test_fatbins has the others)."""
-    made = []
-    for entry in entries:
-        kind, name = entry.split()
-        ptx = SMALL_PTX.format(version="8.0", target="sm_80").encode()
-        made.append(("ptx", 80, ptx) if kind == "ptx" else ("cubin", 90, (DATA / name / "linked.cubin").read_bytes()))
-    image = tmp_path / "image.fatbin"
-    image.write_bytes(fatbin(*made))
-    out = check(
-        f"""
-        start()
-        code, module = load(Path({str(image)!r}).read_bytes())
-        names = [name for name in ("small", "apply_transform") if not code and not function(module, name)[0]]
-        print(code, *names)
-        """,
-        "12.9",
-    )
-    assert out.split() == [str(code), *kernel.split()]
-
-
 PROGRAMS = {
+    "headers_that_a_driver_takes": ANSWERS
+    + """
+# The OSABI decides, at load; with a library at its first use. Nothing else in the header does (a real 13.0).
+OSABI, ABI_VERSION, VERSION = 7, 8, 20
+for release, place, values, code in (
+    ("13.0", ABI_VERSION, (7, 8, 9, 255), 0), ("12.9", ABI_VERSION, (6, 7, 8, 9), 0),
+    ("13.0", VERSION, (2, 0x79, 0x91), 0), ("13.0", OSABI, (66, 0, 51), 209),
+):
+    for value in values:
+        image = bytearray(artifact(f"{release}/linked.cubin"))
+        image[place] = value
+        assert answers(bytes(image)) == (code, code), (release, place, value)
+""",
+    "old_ptx": """
+# PTX from ISA 2.3 on is compiled, as by a real 13.0; 1.4 is not.
+start()
+body = "kernel(.param .u64 out) { .reg .u64 %rd1; ld.param.u64 %rd1, [out]; st.global.u64 [%rd1], %rd1; exit; }"
+for version, target, code in ((2.3, 20, 0), (3.0, 20, 0), (3.0, 30, 0), (3.1, 20, 0), (4.0, 20, 0), (1.4, 10, 218)):
+    text = f".version {version}\\n.target sm_{target}\\n.address_size 64\\n.visible .entry {body}\\n"
+    assert load(text.encode())[0] == code, (version, target)
+""",
+    "the_image_that_a_fatbin_yields": """
+# A cubin that the driver does not know is taken all the same, if it is the first (recorded with OSABI 66).
+from tests.emulator.test_images import fatbin
+start()
+newer, older = (("cubin", 90, artifact(f"{release}/linked.cubin")) for release in ("13.0", "12.9"))
+ptx = ("ptx", 80, small_ptx(target="sm_80"))
+assert load(fatbin(newer, ptx))[0] == load(fatbin(newer, older, ptx))[0] == 200
+module = loaded(fatbin(older, newer, ptx))
+assert [function(module, name)[0] for name in ("apply_transform", "small")] == [0, 500]
+""",
+    "a_long_fatbin_is_described_as_far_as_an_event_goes": """
+# The line of an event has its limit: what does not fit is left out, and said to be there.
+from campaigns.conformance.fatbin_record import fatbin
+start()
+assert load(fatbin(" ".join(["ptx100"] * 200)))[0] == 209
+image = last_event()["image"]
+assert (image[0], image[-1]) == ("fatbin", "more") and 10 < len(image) < 50
+""",
+    "events_describe_what_was_refused": """
+# The event of a refused image has a line for it and for all in it; of a fatbin, what the driver chose in it.
+from campaigns.conformance.fatbin_record import fatbin
+start()
+def words(image):
+    code, _ = load(image)
+    event = last_event()
+    assert event["result"] == code
+    return code, event.get("for"), event.get("image")
+
+cut = artifact("12.9/linked.cubin")
+for image, expected in (
+    (artifact("13.0/linked.cubin"), (209, 90, ["cubin sm_90 13.0 linked"])),
+    (small_ptx("9.0", "sm_90a"), (222, 90, ["ptx sm_90a - 9.0"])),
+    (artifact("13.0/main.ltoir"), (200, 90, ["ltoir damaged"])),
+    (fatbin("cubin80 ptx100"), (209, 90, ["fatbin", "cubin sm_80 13.0 linked", "ptx sm_100 - 9.0"])),
+    (b"no image", (200, 90, ["unknown damaged"])),
+    (small_ptx().replace(b"ret", b"rat"), (218, 90, ["ptx sm_70 - 8.0"])),
+    (small_ptx(), (0, None, None)),
+    (cut[:18] + bytes(2) + cut[20:-64], (200, 90, ["cubin damaged"])),
+):
+    assert words(image) == expected
+
+library, kernel = c_void_p(), c_void_p()
+ok(cuda.cuLibraryLoadData(byref(library), small_ptx("9.0"), None, None, 0, None, None, 0))
+assert "image" not in last_event()
+for _ in range(2):
+    assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") == 222
+    assert (last_event()["call"], last_event()["image"]) == ("cuLibraryGetKernel", ["ptx sm_70 - 9.0"])
+ok(cuda.cuLibraryUnload(library))
+assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") == 400
+assert "image" not in last_event()
+whole = fatbin("cubin90")
+place = whole.index(b"\\x7fELF") + 8  # its ABI's version
+whole = whole[:place] + b"c" + whole[place + 1:]
+assert cuda.cuLibraryLoadData(byref(library), whole, None, None, 0, None, None, 0) == 200
+assert last_event()["image"] == ["fatbin", "cubin sm_90 13.0 linked"]
+
+assert link([(CUBIN, artifact("13.0/main.cubin"))])[0] == 209
+assert [one["image"] for one in events() if "image" in one][-1] == ["cubin sm_90 13.0 relocatable"]
+
+state = new(cuda.cuLinkCreate_v2, 0, None, None, c_void_p)
+def add(kind, data, size):
+    code = cuda.cuLinkAddData_v2(state, kind, data, c_size_t(size), b"input", 0, None, None)
+    return code, last_event().get("image")
+ptx = small_ptx("9.0")
+assert add(PTX, ptx, 1 << 40) == (222, ["ptx sm_70 - 9.0"])
+assert add(NVVM, artifact("12.9/main.ltoir"), 1 << 40) == (221, None)
+""",
     "ptx_of_a_whole_program": """
 # A pragma that is for whole programs is taken when a program is loaded, and refused when a part is linked.
 start()
@@ -228,87 +193,13 @@ assert cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)
 assert cuda.cuKernelGetParamCount(kernel, byref(number)) == 201
 """,
 }
-test_programs = programs(PROGRAMS, parameters_of_a_kernel_need_a_context={"version": "13.2"})
-
-
-def test_events_describe_what_was_refused(check) -> None:
-    """The event of a refused image has a line for it and for all in it; of a fatbin, what the driver chose in it."""
-    out = check(
-        """
-from campaigns.conformance.fatbin_record import fatbin
-start()
-def words(image):
-    code, _ = load(image)
-    event = last_event()
-    assert event["result"] == code
-    return code, event.get("for"), event.get("image")
-
-print(*words(artifact("13.0/linked.cubin")))
-print(*words(small_ptx("9.0", "sm_90a")))
-print(*words(artifact("13.0/main.ltoir")))
-print(*words(fatbin("cubin80 ptx100")))
-print(*words(b"no image"))
-print(*words(small_ptx().replace(b"ret", b"rat")))
-print(*words(small_ptx()))
-cut = artifact("12.9/linked.cubin")
-print(*words(cut[:18] + bytes(2) + cut[20:-64]))
-
-library, kernel = c_void_p(), c_void_p()
-ok(cuda.cuLibraryLoadData(byref(library), small_ptx("9.0"), None, None, 0, None, None, 0))
-assert "image" not in last_event()
-for _ in range(2):
-    assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") == 222
-    print(last_event()["call"], last_event()["image"])
-ok(cuda.cuLibraryUnload(library))
-assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") == 400
-assert "image" not in last_event()
-whole = fatbin("cubin90")
-place = whole.index(b"\\x7fELF") + 8  # its ABI's version
-whole = whole[:place] + b"c" + whole[place + 1:]
-print("library", cuda.cuLibraryLoadData(byref(library), whole, None, None, 0, None, None, 0), last_event()["image"])
-
-print(link([(CUBIN, artifact("13.0/main.cubin"))])[0], [one["image"] for one in events() if "image" in one][-1])
-
-state = new(cuda.cuLinkCreate_v2, 0, None, None, c_void_p)
-def add(kind, data, size):
-    code = cuda.cuLinkAddData_v2(state, kind, data, c_size_t(size), b"input", 0, None, None)
-    return code, last_event().get("image")
-ptx = small_ptx("9.0")
-print(*add(PTX, ptx, 1 << 40))
-print(*add(NVVM, artifact("12.9/main.ltoir"), 1 << 40))
-""",
-        "12.9",
-    )
-    assert out.splitlines() == [
-        "209 90 ['cubin sm_90 13.0 linked']",
-        "222 90 ['ptx sm_90a - 9.0']",
-        "200 90 ['ltoir damaged']",
-        "209 90 ['fatbin', 'cubin sm_80 13.0 linked', 'ptx sm_100 - 9.0']",
-        "200 90 ['unknown damaged']",
-        "218 90 ['ptx sm_70 - 8.0']",
-        "0 None None",
-        "200 90 ['cubin damaged']",
-        "cuLibraryGetKernel ['ptx sm_70 - 9.0']",
-        "cuLibraryGetKernel ['ptx sm_70 - 9.0']",
-        "library 200 ['fatbin', 'cubin sm_90 13.0 linked']",
-        "209 ['cubin sm_90 13.0 relocatable']",
-        "222 ['ptx sm_70 - 9.0']",
-        "221 None",
-    ]
-
-
-def test_a_long_fatbin_is_described_as_far_as_an_event_goes(check) -> None:
-    """The line of an event has its limit: what does not fit is left out, and said to be there."""
-    out = check(
-        """
-from campaigns.conformance.fatbin_record import fatbin
-start()
-assert load(fatbin(" ".join(["ptx100"] * 200)))[0] == 209
-image = last_event()["image"]
-print(image[0], image[1], image[-1], 10 < len(image) < 50)
-""",
-    )
-    assert out.split()[:1] + out.split()[-2:] == ["fatbin", "more", "True"]
+OF_12 = {"version": "12.9"}
+test_programs = programs(
+    PROGRAMS,
+    the_image_that_a_fatbin_yields=OF_12,
+    events_describe_what_was_refused=OF_12,
+    parameters_of_a_kernel_need_a_context={"version": "13.2"},
+)
 
 
 def test_answers(check, as_kept) -> None:
