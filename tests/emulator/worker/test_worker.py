@@ -54,6 +54,9 @@ def test_refusals(fake) -> None:
     link.close()
 
 
+KILLED = "ended without a word, as by SIGKILL"
+
+
 def only(workers: Callable[[], list[int]]) -> int:
     """The only worker, as soon as one that answered that it ends has ended."""
     eventually(lambda: len(workers()) == 1)
@@ -61,35 +64,27 @@ def only(workers: Callable[[], list[int]]) -> int:
     return worker
 
 
-SIGNALS = {"segv": 11, "bus": 7, "ill": 4, "fpe": 8, "abort": 6, "overflow": 11}
+#: The signal with which a word ends the library's process, and how the answer says so.
+ENDS = {
+    **dict.fromkeys(("segv", "overflow"), (signal.SIGSEGV, "ended with signal 11 (SIGSEGV)")),
+    "bus": (signal.SIGBUS, "ended with signal 7 (SIGBUS)"),
+    "ill": (signal.SIGILL, "ended with signal 4 (SIGILL)"),
+    "fpe": (signal.SIGFPE, "ended with signal 8 (SIGFPE)"),
+    "abort": (signal.SIGABRT, "ended with signal 6 (SIGABRT)"),
+    "exit": (0, "called exit()"),
+    # a worker whose memory is overwritten may claim 2**64 - 1 bytes, or 1 TiB: nothing is reserved
+    **dict.fromkeys(("kill", *(f"forge{which}{size}" for which in range(4) for size in "mt")), (0, KILLED)),
+}
 
 
-@pytest.mark.parametrize("mark", ["!", "?"])
-@pytest.mark.parametrize("word", SIGNALS)
-def test_signals(fake, mark, word) -> None:
-    """A signal is an answer that names it, and the next link has another worker."""
-    number = SIGNALS[word]
-    answer = linked(fake, b"sound", mark.encode() + word.encode())
-
-    assert answer.end == f"ended with signal {number} ({signal.Signals(number).name})"
-    assert (answer.signal, answer.hung, answer.image) == (number, False, None)
-    assert linked(fake, b"x").image == b"in0x"
-
-
-@pytest.mark.parametrize(("word", "end"), [("exit", "called exit()"), ("kill", "ended without a word, as by SIGKILL")])
-def test_other_ends(fake, word, end) -> None:
-    """A library that calls exit(), and a worker that is killed, are answers."""
-    assert linked(fake, b"!" + word.encode()).end == end
-    assert linked(fake, b"x").image == b"in0x"
-
-
-@pytest.mark.parametrize("size", [b"m", b"t"])
-@pytest.mark.parametrize("which", [b"0", b"1", b"2", b"3"])
-def test_a_reply_that_claims_too_much(fake, which, size) -> None:
-    """A worker whose memory is overwritten may claim 2**64 - 1 bytes, or 1 TiB: nothing is reserved, and it is lost."""
-    answer = linked(fake, b"!forge" + which + size)
-    assert answer.end == "ended without a word, as by SIGKILL"
-    assert linked(fake, b"x").image == b"in0x"
+@pytest.mark.parametrize("word", ENDS)
+def test_ends(fake, word) -> None:
+    """However a library ends its process, at an input or at the end, is an answer; the next link has another worker."""
+    for mark in "!" if word.startswith("forge") else "!?":
+        answer = linked(fake, b"sound", f"{mark}{word}".encode())
+        assert (answer.signal, answer.end) == ENDS[word]
+        assert (answer.hung, answer.image) == (False, None)
+        assert linked(fake, b"x").image == b"in0x"
 
 
 def test_options_that_end_it(fake) -> None:
@@ -98,35 +93,19 @@ def test_options_that_end_it(fake) -> None:
     assert (link.handle, link.answer.signal) == (0, signal.SIGSEGV)
 
 
-@pytest.mark.parametrize("mark", ["!", "?"])
-def test_fatal(fake, mark) -> None:
-    """A success with `fatal   :` in what is printed is none; other text is passed on."""
-    answer = linked(fake, mark.encode() + b"fatal")
-    assert answer.end == "printed 'fatal   : Internal error: on purpose' and reported success"
-    assert answer.image is None
-    answer = linked(fake, mark.encode() + b"print")
-    assert (answer.end, answer.image) == ("", b"in0" + mark.encode() + b"print")
-
-
 def test_printed_text(fake, capfd) -> None:
-    """What the library prints does not reach the terminal."""
+    """A success with `fatal   :` in what is printed is none; other text is passed on, and not to the terminal."""
+    for mark in (b"!", b"?"):
+        answer = linked(fake, mark + b"fatal")
+        assert answer.end == "printed 'fatal   : Internal error: on purpose' and reported success"
+        assert answer.image is None
+        answer = linked(fake, mark + b"print")
+        assert (answer.end, answer.image) == ("", b"in0" + mark + b"print")
     link = WorkerLink(fake, [])
     assert link.add(1, b"!print", b"in").printed == "printed on purpose\n"
     assert link.add(1, b"x", b"in").printed == ""
     link.close()
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_hang(fake, monkeypatch, workers) -> None:
-    """The limit ends a call and its worker."""
-    monkeypatch.setenv(worker.TIMEOUT, "1")
-    before = time.monotonic()
-    answer = linked(fake, b"!hang")
-
-    assert time.monotonic() - before >= 1
-    assert (answer.end, answer.hung) == ("did not finish within 1 s", True)
-    assert linked(fake, b"x").image == b"in0x"
-    assert only(workers)
 
 
 @pytest.mark.parametrize("value", ["0", "86401", "-1", "1.5", "soon", "٣"])
