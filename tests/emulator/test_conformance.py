@@ -24,15 +24,8 @@ def replayed(toolchain, pytestconfig, once):
     planned = emulator.emulation_for("13.0", release=recorded["driver"], device=recorded["arch"])
 
     def record(folder: Path) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "campaigns.conformance.record", str(folder / "found.json")],
-            env={**os.environ, **planned.environment()},
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=pytestconfig.rootpath,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        command = [sys.executable, "-m", "campaigns.conformance.record", str(folder / "found.json")]
+        subprocess.run(command, env={**os.environ, **planned.environment()}, check=True, cwd=pytestconfig.rootpath)
 
     return json.loads((once("conformance", record) / "found.json").read_text(encoding="utf-8"))
 
@@ -42,18 +35,6 @@ def test_recording(replayed) -> None:
     assert replayed["cases"].keys() == recorded["cases"].keys()
     assert len(recorded["cases"]) >= 80
     assert (replayed["driver"], replayed["cuda"], replayed["arch"]) == (recorded["driver"], "13.0", "sm_90")
-
-
-def test_codes_and_order(replayed) -> None:
-    """Every call answers the recorded code in the recorded order; nothing crashes."""
-    wrong = [
-        difference
-        for name, rows in recorded["cases"].items()
-        for difference in differences(name, rows, replayed["cases"][name])
-        if difference.field in ("call", "code", "error", "image", "state")
-    ]
-    assert wrong == []
-    assert not [name for name, rows in replayed["cases"].items() if any("signal" in row for row in rows)]
 
 
 def test_crashes_are_answers(replayed) -> None:
@@ -67,20 +48,10 @@ def test_crashes_are_answers(replayed) -> None:
             assert "real driver may crash" in answer["error"] or "not recognized" in answer["error"], name
 
 
-def test_texts_and_sizes(replayed) -> None:
-    """Log texts and their sizes are the recorded ones in at least 95 % of the cases."""
-    fields = {"info", "error", "info_size", "error_size", "info_nul", "error_nul"}
-    different = {
-        name
-        for name, rows in recorded["cases"].items()
-        for difference in differences(name, rows, replayed["cases"][name])
-        if difference.field in fields
-    }
-    assert len(different) <= 0.05 * len(recorded["cases"])
-
-
 def test_every_difference_has_its_reason(replayed) -> None:
-    """What differs is listed, and what is listed differs."""
+    """Nothing crashes, codes and their order are the recorded ones; else what differs is listed, and nothing more."""
+    assert not [name for name, rows in replayed["cases"].items() if any("signal" in row for row in rows)]
+    assert not {"call", "code", "error", "image", "state"} & {field for entry in reasons() for field in entry["fields"]}
     unlike = [
         diff for name, rows in recorded["cases"].items() for diff in differences(name, rows, replayed["cases"][name])
     ]

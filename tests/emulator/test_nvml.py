@@ -284,6 +284,7 @@ assert nvmlDeviceGetMemoryInfo(device).used == 0
 (memory,) = nvmlDeviceGetSupportedMemoryClocks(device)
 clocks = nvmlDeviceGetSupportedGraphicsClocks(device, memory)
 assert (len(clocks), clocks[0], clocks[-1]) == (110, 1980, 345)
+refused(6, nvmlDeviceGetSupportedGraphicsClocks, device, 77)
 before = nvmlDeviceGetTotalEnergyConsumption(device)
 time.sleep(0.05)
 assert nvmlDeviceGetTotalEnergyConsumption(device) > before

@@ -197,6 +197,20 @@ def problems(ours: Declarations, theirs: Declarations, asserted: Iterable[tuple[
     ]
 
 
+#: What is said of a function of ours that takes the place of another one of cuda.h: what makes a difference is seen.
+DIFFERENT = {
+    ("cuDriverGetVersion", "cuInit"): ["parameter 1: a pointer, not integer of 4 bytes"],
+    ("cuDeviceGet", "cuDeviceGetCount"): ["it has 2 of 1 parameters"],
+    ("cuDeviceGetCount", "cuCtxGetCurrent"): ["parameter 1: points to integer of 4 bytes, not a pointer"],
+    ("cuMemcpy2D_v2", "cuMemcpy3D_v2"): ["parameter 1: points to structure of 128 bytes, not structure of 200 bytes"],
+}
+
+
+def differing(ours: Declarations, theirs: Declarations, mine: str, other: str) -> list[str]:
+    """In what a function differs from one of cuda.h."""
+    return list(signature_differences(ours.functions[mine], theirs.functions[other]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "least"),
@@ -226,6 +240,9 @@ def test_signatures_and_layouts(version, least, toolchain, tmp_path) -> None:
     text = f"#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n{pointers(set(names))}"
     theirs = compiled(tmp_path / "header.c", text, f"-I{include}")
     assert problems(ours, theirs, asserted) == []
+    assert [differing(ours, theirs, *pair) for pair in DIFFERENT] == list(DIFFERENT.values())
+    flat, signals = (theirs.types[f"CUDA_{name}"] for name in ("ARRAY_DESCRIPTOR", "EXT_SEM_SIGNAL_NODE_PARAMS"))
+    assert next(differences(flat, signals)) == "a structure with integer of 8 bytes at byte 0, not a pointer"
     compared = len(ours.functions.keys() & theirs.functions.keys())
     assert compared >= least
     table = tomllib.loads(ENUMS.read_text(encoding="utf-8"))
@@ -236,44 +253,3 @@ def test_signatures_and_layouts(version, least, toolchain, tmp_path) -> None:
     if version == "13.5":
         assert not changed
         assert [name for _, name in asserted if name not in theirs.types] == []
-
-
-def test_what_differs(tmp_path) -> None:
-    """A missing, swapped, narrow or shifted part is seen; a pointer to nothing known, and reserved bytes, are not."""
-    theirs = compiled(
-        tmp_path / "theirs.c",
-        """
-typedef struct handle_st *Handle;
-typedef enum { A, B } Kind;
-typedef struct { Kind kind; union { double real; unsigned long long whole; } value; char reserved[16]; } Parts;
-typedef void (*Called)(Handle, Kind);
-Kind cuFew(int, Handle), cuSwapped(int, Handle), cuNarrow(Handle *, unsigned long long *), cuShifted(const Parts *);
-Kind cuCalled(Called), cuFine(Handle *, const Parts *, Kind, Called);
-"""
-        + pointers(("cuFew", "cuSwapped", "cuNarrow", "cuShifted", "cuCalled", "cuFine")),
-    )
-    ours = compiled(
-        tmp_path / "ours.c",
-        """
-typedef struct { int kind; long long value; int used[4]; } Own;
-typedef struct { short kind; char other[6]; long long value; char rest[16]; } Shifted;
-int cuFew(int number) { return number; }
-int cuSwapped(void *handle, int number) { return handle ? number : 0; }
-int cuNarrow(void **handle, int *number) { return handle ? *number : 0; }
-int cuShifted(const Shifted *parts) { return parts->kind; }
-int cuCalled(void (*called)(void *, long)) { return called != 0; }
-int cuFine(void **handle, const Own *parts, unsigned kind, void (*called)(void *, int)) {
-  return handle && called ? parts->kind : (int)kind;
-}
-""",
-    )
-    parts = "a structure with integer of 2 bytes at byte 0, not integer of 4 bytes"
-    assert problems(ours, theirs, [("Shifted", "Parts"), ("Own", "Parts")]) == [
-        "cuCalled: parameter 1: points to parameter 2: integer of 8 bytes, not integer of 4 bytes",
-        "cuFew: it has 1 of 2 parameters",
-        "cuNarrow: parameter 2: points to integer of 4 bytes, not integer of 8 bytes",
-        f"cuShifted: parameter 1: points to {parts}",
-        "cuSwapped: parameter 1: a pointer, not integer of 4 bytes",
-        "cuSwapped: parameter 2: integer of 4 bytes, not a pointer",
-        f"Shifted, Parts: {parts}",
-    ]
