@@ -28,16 +28,8 @@ def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
     """Run a program; what it wrote."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_", "NOX"))}
     kept = {"CUDALINK_CACHE": os.environ["CUDALINK_CACHE"]} if "CUDALINK_CACHE" in os.environ else {}
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env={**clean, **kept, **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, cwd=cwd, env={**clean, **kept, **env}, check=False, **streams)
     assert code is None or done.returncode == code, done.stdout
     return done.stdout
 
@@ -55,11 +47,8 @@ def site(wheel, once) -> dict[str, str]:
     folder = once("site", install)
     printed = run(str(folder / "bin" / "python"), "-c", "import pytest_cudalink; print(pytest_cudalink)", cwd=folder)
     assert str(folder) in printed
-    return {
-        "PATH": f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin",
-        "CUDALINK_REQUIREMENT": str(wheel),
-        "VIRTUAL_ENV": str(folder),
-    }
+    path = f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+    return {"PATH": path, "CUDALINK_REQUIREMENT": str(wheel), "VIRTUAL_ENV": str(folder)}
 
 
 @pytest.fixture(scope="session")
@@ -83,11 +72,36 @@ def project(tmp_path, monkeypatch, capsys) -> Path:
     return folder
 
 
+@pytest.fixture
+def planned(tmp_path):
+    """Lay out a project, each file with its text, and return the change of each file by its name."""
+
+    def plan(files: dict[str, str], *words: str) -> dict[str, init.Change]:
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(text.encode())
+        return {change.path.name: change for change in init.plan_changes(tmp_path, *words)}
+
+    return plan
+
+
+@pytest.fixture
+def first_cells(planned):
+    """Lay out a project, the files that are only named empty, and return the cells.toml that is written for it."""
+
+    def cells(pyproject: str, files=()) -> str:
+        return planned({"pyproject.toml": pyproject, **dict.fromkeys(files, "")})["cells.toml"].content
+
+    return cells
+
+
 def test_cells_of_the_tutorial(project, capsys) -> None:
-    """What is written has the cells that the page shows; the page's exclusion leaves two out."""
+    """What is written has the cells that the page shows, which skip what needs a GPU; its exclusion leaves two out."""
     assert cli.main(["matrix", "check"]) == 0
     assert "11 cells, no errors\n" in capsys.readouterr().out
     cells = project / "matrices" / "cells.toml"
+    environments = [cell.environment("r") for cell in load_cells(cells)]
+    assert {e.get("CUDALINK_UNSUPPORTED") for e in environments if e.get("CUDALINK_DRIVER")} == {"skip"}
     cells.write_text(cells.read_text() + (project / "exclude.toml").read_text())
     assert len(load_cells(cells)) == 9
 
@@ -220,50 +234,42 @@ def test_github_workflow(runner, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("requires", "python"), [(">=3.13", "3.13"), ("<3.12", "3.11"), (">=3.9", "3.12")])
-def test_a_written_workflow_takes_a_python_that_the_project_allows(requires, python, tmp_path) -> None:
+def test_a_written_workflow_takes_a_python_that_the_project_allows(requires, python, planned) -> None:
     """Also in the jobs that run no cell; a Python of another release stands nowhere."""
-    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\nrequires-python = "{requires}"\n')
-    changes = {change.path.name: change for change in init.plan_changes(tmp_path, "nox")}
+    changes = planned({"pyproject.toml": f'[project]\nname = "p"\nrequires-python = "{requires}"\n'}, "nox")
     assert set(re.findall(r"\b3\.\d+\b", changes["cudalink.yml"].content)) == {python}
 
 
-def test_cells_that_init_writes_are_chosen(tmp_path, monkeypatch, capsys) -> None:
+def test_cells_that_init_writes_are_chosen(planned, monkeypatch, tmp_path, capsys) -> None:
     """No cell has the tag of the night, which the workflow leaves out; a run for that tag alone is still refused."""
-    changes = {change.path.name: change.content for change in init.plan_changes(tmp_path, "nox")}
     monkeypatch.chdir(tmp_path)
-    Path("cells.toml").write_text(changes["cells.toml"], encoding="utf-8")
+    Path("cells.toml").write_text(planned({}, "nox")["cells.toml"].content, encoding="utf-8")
     assert cli.main(["matrix", "github", "--file", "cells.toml", "--tags", "!nightly,!gpu"]) == 0
     assert "ctk-13.0" in capsys.readouterr().out
     assert cli.main(["matrix", "github", "--file", "cells.toml", "--tags", "nightly"]) == 2
     assert "no cell of cells.toml has the tags 'nightly'" in capsys.readouterr().err
 
 
-OF_NOX, OF_TOX = {"noxfile.py": "write"}, {"tox.toml": "write"}
-OF_GITHUB = {".github/workflows/cudalink.yml": "write"}
-
-
 @pytest.mark.parametrize(
     ("present", "words", "actions"),
     [
-        ((), (), OF_NOX | OF_GITHUB),
-        ((), ("tox",), OF_TOX | OF_GITHUB),
-        ((), ("nox", "none"), OF_NOX),
-        (("pyproject.toml",), ("tox", "none"), OF_TOX),
-        (("pyproject.toml", "noxfile.py"), (), {"noxfile.py": "append"} | OF_GITHUB),
-        (("tox.ini", "noxfile.py"), (), {"noxfile.py": "append"} | OF_GITHUB),
-        (("tox.ini",), (), {"tox.ini": "keep"} | OF_GITHUB),
-        (("tox.toml", ".github"), (), {"tox.toml": "keep"} | OF_GITHUB),
+        ((), (), {"noxfile.py": "write", "cudalink.yml": "write"}),
+        ((), ("tox",), {"tox.toml": "write", "cudalink.yml": "write"}),
+        ((), ("nox", "none"), {"noxfile.py": "write"}),
+        (("pyproject.toml",), ("tox", "none"), {"tox.toml": "write"}),
+        (("tox.ini", "noxfile.py"), (), {"noxfile.py": "append", "cudalink.yml": "write"}),
+        (("tox.ini",), (), {"tox.ini": "keep", "cudalink.yml": "write"}),
+        (("tox.toml", ".github/x"), (), {"tox.toml": "keep", "cudalink.yml": "write"}),
     ],
 )
-def test_what_a_project_has_decides(tmp_path, present, words, actions) -> None:
+def test_what_a_project_has_decides(planned, present, words, actions) -> None:
     """The runner, unless it is named; what is there is kept or added to."""
-    for name in present:
-        (tmp_path / name).mkdir() if name == ".github" else (tmp_path / name).touch()
-    changes = {str(change.path): change.action for change in init.plan_changes(tmp_path, *words)}
-    assert changes == actions | {"matrices/cells.toml": "write", ".gitignore": "write"}
-    (tmp_path / "matrices").mkdir()
-    (tmp_path / "matrices" / "cells.toml").touch()
-    assert init.plan_changes(tmp_path, *words)[0].action == "replace"
+    changes = planned(dict.fromkeys(present, ""), *words)
+    written = {"cells.toml": "write", ".gitignore": "write"}
+    assert {name: change.action for name, change in changes.items()} == actions | written
+    paths = {str(change.path) for change in changes.values()}
+    assert paths <= {*actions, ".github/workflows/cudalink.yml", "matrices/cells.toml", ".gitignore"}
+    assert planned({"matrices/cells.toml": ""}, *words)["cells.toml"].action == "replace"
 
 
 GUARDED = """\
@@ -297,10 +303,9 @@ ADVICE = "put this into {}, or add to what is there:\n{}"
         ("noxfile.py", "from pytest_cudalink.matrix.nox import sessions\n", None, ""),
     ],
 )
-def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advice) -> None:
+def test_init_in_projects_of_other_shapes(planned, name, before, content, advice) -> None:
     """What configures the project's own runs gets advice, lists are appended to, and line ends stay as they are."""
-    (tmp_path / name).write_bytes(before.encode())
-    (change,) = (change for change in init.plan_changes(tmp_path, ci="none") if str(change.path) == name)
+    change = planned({name: before})[name]
     assert change.action == ("keep" if content is None else "append")
     assert change.content == (before if content is None else content)
     assert change.advice == (ADVICE.format(name, advice) if advice and advice != NOXFILE else advice)
@@ -319,28 +324,21 @@ def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advic
         ('# /// script\n# dependencies = ["nox"]\n# ///\n', False),
     ],
 )
-def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
+def test_init_beside_a_session_report(planned, session, taken) -> None:
     """The session that merges the records gets another name, and the user hears it."""
-    (tmp_path / "noxfile.py").write_text(f"import nox\n{session}", encoding="utf-8")
-    (change,) = (change for change in init.plan_changes(tmp_path, ci="none") if str(change.path) == "noxfile.py")
+    change = planned({"noxfile.py": f"import nox\n{session}"})["noxfile.py"]
     given = ', report="cudalink-report"' if taken else ""
     assert change.content.endswith(GUARDED.format(given))
     assert ("`nox -s cudalink-report` runs the cells" in change.advice) is taken
-    assert ("\nits script block names what `uv run noxfile.py` installs" in change.advice) is session.startswith(
-        "# ///"
-    )
+    script = "\nits script block names what `uv run noxfile.py` installs" in change.advice
+    assert script is session.startswith("# ///")
 
 
-def test_a_noxfile_without_the_plugin(runners, tmp_path) -> None:
+def test_a_noxfile_without_the_plugin(runners, planned, tmp_path) -> None:
     """Contributors who have nox alone keep their sessions; what follows `nox.main()` at the end counts, too."""
-    noxfile = tmp_path / "noxfile.py"
-    noxfile.write_text(
-        "import nox\n\n@nox.session\ndef lint(session): ...\n\nif __name__ == '__main__':\n    nox.main()\n"
-    )
-    for change in init.plan_changes(tmp_path, ci="none"):
-        if change.path.name in ("noxfile.py", "cells.toml"):
-            (tmp_path / change.path).parent.mkdir(exist_ok=True)
-            (tmp_path / change.path).write_text(change.content)
+    noxfile = "import nox\n\n@nox.session\ndef lint(session): ...\n\nif __name__ == '__main__':\n    nox.main()\n"
+    changes = planned({"noxfile.py": noxfile})
+    planned({str(changes[name].path): changes[name].content for name in ("noxfile.py", "cells.toml")})
     assert "ctk-13.0" in run("nox", "-l", cwd=tmp_path, **runners)
     (tmp_path / "pytest_cudalink.py").write_text("raise ModuleNotFoundError")
     said = run("nox", "-l", cwd=tmp_path, **runners, PYTHONPATH=str(tmp_path))
@@ -361,17 +359,14 @@ def test_a_noxfile_without_the_plugin(runners, tmp_path) -> None:
         ("import (", "", "", ""),
     ],
 )
-def test_the_workflow_installs_what_the_noxfile_imports(tmp_path, noxfile, groups, more, unknown) -> None:
-    """."""
-    (tmp_path / "pyproject.toml").write_text(f"[dependency-groups]\n{groups}\n")
-    (tmp_path / "noxfile.py").write_text(noxfile)
-    (tmp_path / "helper.py").touch()
-    (tmp_path / "tools").mkdir()
-    (change,) = (change for change in init.plan_changes(tmp_path) if change.path.suffix == ".yml")
+def test_the_workflow_installs_what_the_noxfile_imports(planned, noxfile, groups, more, unknown) -> None:
+    files = {"pyproject.toml": f"[dependency-groups]\n{groups}\n", "noxfile.py": noxfile}
+    files |= {"helper.py": "", "tools/x": ""}
+    change = planned(files)["cudalink.yml"]
     assert f'- run: uvx --with "$CUDALINK_REQUIREMENT" {more}nox\n' in change.content
     advice = f"noxfile.py imports {unknown}: put --with and the package that has it before `nox` in the job test"
     assert change.advice == (advice if unknown else "")
-    (tox,) = (change for change in init.plan_changes(tmp_path, "tox") if change.path.suffix == ".yml")
+    tox = planned(files, "tox")["cudalink.yml"]
     assert (" --with tox-uv tox run\n" in tox.content, tox.advice) == (True, "")
 
 
@@ -390,7 +385,7 @@ def git(folder: Path, *words: str) -> None:
         (["main"], "dev/1.x", '"dev/1.x"'),
     ],
 )
-def test_the_workflow_runs_on_the_default_branch(tmp_path, branches, head, expected) -> None:
+def test_the_workflow_runs_on_the_default_branch(planned, tmp_path, branches, head, expected) -> None:
     """The one of the remote as the clone found it, whatever is checked out; else the usual one that is or will be."""
     git(tmp_path, "init", "-q", "-b", branches[0])
     if head is not None:
@@ -400,8 +395,7 @@ def test_the_workflow_runs_on_the_default_branch(tmp_path, branches, head, expec
     if head:
         git(tmp_path, "update-ref", f"refs/remotes/origin/{head}", "HEAD")
         git(tmp_path, "symbolic-ref", "refs/remotes/origin/HEAD", f"refs/remotes/origin/{head}")
-    (change,) = (change for change in init.plan_changes(tmp_path) if change.path.suffix == ".yml")
-    assert f"    branches: [{expected}]\n" in change.content
+    assert f"    branches: [{expected}]\n" in planned({})["cudalink.yml"].content
 
 
 def test_the_workflow_brings_submodules(tmp_path) -> None:
@@ -442,7 +436,8 @@ def test_a_project_in_a_folder_of_its_repository(tmp_path, monkeypatch, capsys) 
     assert cli.main(["init", "--ci", "none"]) == 0
 
 
-SUITS = "note: the CUDA runtime does not run on the emulated driver, so that cells skip the tests that call it"
+SUITS = "the CUDA runtime does not run on the emulated driver, so that cells skip the tests that call it"
+TEST_GROUP = '[project]\nname = "p"\n[dependency-groups]\ntest = ["cupy-cuda13x", "torch>=2"]\n'
 
 
 @pytest.mark.parametrize(
@@ -450,7 +445,7 @@ SUITS = "note: the CUDA runtime does not run on the emulated driver, so that cel
     [
         ({"pyproject.toml": '[project]\nname = "p"\ndependencies = ["cuda-core", "torchlike"]\n'}, []),
         (
-            {"pyproject.toml": '[project]\nname = "p"\n[dependency-groups]\ntest = ["cupy-cuda13x", "torch>=2"]\n'},
+            {"pyproject.toml": TEST_GROUP},
             ["cupy-cuda13x (group test) calls the CUDA runtime", "torch (group test) calls the CUDA runtime"],
         ),
         ({"pyproject.toml": '[project]\nname = "Warp_Lang"\n'}, ["Warp_Lang (the project itself) calls the CUDA"]),
@@ -466,18 +461,16 @@ SUITS = "note: the CUDA runtime does not run on the emulated driver, so that cel
         ({"CMakeLists.txt": "project(a LANGUAGES CXX)\nfind_package(CUDAToolkit)\n", "setup.py": ""}, []),
     ],
 )
-def test_init_says_first_what_cells_will_skip(tmp_path, monkeypatch, capsys, files, notes) -> None:
+def test_init_says_first_what_cells_will_skip(planned, tmp_path, monkeypatch, capsys, files, notes) -> None:
     """A project on the CUDA runtime hears it before anything is written, by its requirements and its build files."""
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    planned(files)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["init", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     said = [line for line in lines if line.startswith("note: ")]
     assert lines[: len(said)] == said
     assert len(said) == len(notes) + bool(notes)
-    assert all(line.startswith(f"note: {note}") for line, note in zip(said, [*notes, SUITS[6:]], strict=False))
+    assert all(line.startswith(f"note: {note}") for line, note in zip(said, [*notes, SUITS], strict=False))
 
 
 def test_init_looks_into_compiled_parts(tmp_path, monkeypatch, capsys) -> None:
@@ -498,17 +491,16 @@ def test_init_looks_into_compiled_parts(tmp_path, monkeypatch, capsys) -> None:
     assert first.startswith(f"note: {folder}/cyruntime")
 
 
-def test_init_above_the_projects(tmp_path, monkeypatch, capsys) -> None:
-    """A folder that is not a project names those below it."""
-    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
-    for name in ("python/b", "python/a", "third_party/c"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "pyproject.toml").write_text('[project]\nname = "p"\n')
+def test_init_above_the_projects(planned, tmp_path, monkeypatch, capsys) -> None:
+    """A folder that is not a project names those below it, and installs none; a setup.py alone makes it one."""
+    below = [f"{folder}/pyproject.toml" for folder in ("python/b", "python/a", "third_party/c")]
+    files = {"pyproject.toml": "[tool.ruff]\n", **dict.fromkeys(below, '[project]\nname = "p"\n')}
+    assert '\ninstall = "none"\n' in planned(files)["cells.toml"].content
     monkeypatch.chdir(tmp_path)
     assert cli.main(["init", "--dry-run"]) == 0
     note = "note: this folder is not a project, and these are: python/a, python/b; run `cudalink init` there"
     assert capsys.readouterr().out.splitlines()[0] == note
-    (tmp_path / "setup.py").touch()
+    assert '\ninstall = "none"\n' not in planned({"setup.py": ""})["cells.toml"].content
     assert cli.main(["init", "--dry-run"]) == 0
     assert "note:" not in capsys.readouterr().out
 
@@ -522,9 +514,8 @@ def test_init_above_the_projects(tmp_path, monkeypatch, capsys) -> None:
 )
 def test_init_says_that_no_cell_can_be_installed(tmp_path, pytest_of_tests: str, told: bool) -> None:
     """The tests of such a project require an older pytest than the plugin does."""
-    (tmp_path / "pyproject.toml").write_text(
-        f'[project]\nname = "own"\nversion = "1"\noptional-dependencies.test = ["{pytest_of_tests}"]\n'
-    )
+    project = f'[project]\nname = "own"\noptional-dependencies.test = ["{pytest_of_tests}"]\n'
+    (tmp_path / "pyproject.toml").write_text(project)
     assert init.older_pytest(tmp_path) == (f"{pytest_of_tests} (extra test)" if told else "")
     required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     assert f"pytest>={init.OLDEST_PYTEST}" in required
@@ -532,26 +523,18 @@ def test_init_says_that_no_cell_can_be_installed(tmp_path, pytest_of_tests: str,
 
 OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"
 ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the tests stands in for it"
+OF_CORE = '[project]\nname = "a.b-c"\ndependencies = ["numpy>=1", "cuda_core>=1"]'
+WITHOUT_BOUNDS = (
+    '[project]\nname = "a"\ndependencies = ["numpy<2", "cuda-core", "scipy~=1.0,!=1.2", "x; os_name==\'nt\'"]'
+)
 
 
 @pytest.mark.parametrize(
-    ("pyproject", "folders", "answers", "expected", "absent"),
+    ("pyproject", "files", "answers", "expected", "absent"),
     [
+        ('[build-system]\nrequires = ["x"]', ["test/x"], {}, ['tests = ["test"]'], ['install = "none"']),
         (
-            None,
-            (),
-            {},
-            [
-                *('install = "none"', "tests = []", "# [cells.oldest]", "# [cells.bare]", '# imports = ["mylib"]'),
-                *("# [cells.cuda-core-previous]", '# packages = { cuda-core = "1.0.0" }', OLDEST, ALONE),
-            ],
-            ["[cells.bare]"],
-        ),
-        ('[build-system]\nrequires = ["x"]', ("test",), {}, ['tests = ["test"]'], ['install = "none"']),
-        (
-            '[project]\nname = "a.b-c"\ndependencies = ["numpy>=1", "cuda_core>=1"]',
-            ("test", "tests", "a_b_c.py"),
-            INDEX,
+            *(OF_CORE, ["test/x", "tests/x", "a_b_c.py"], INDEX),
             [
                 *("[cells.oldest]", "[cells.bare]", 'imports = ["a_b_c"]', 'tests = ["tests"]', OLDEST, ALONE),
                 *("[cells.cuda-core-previous]", 'packages = { cuda-core = "1.1.0" }'),
@@ -559,86 +542,65 @@ ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the 
             ["# [cells.bare]"],
         ),
         (
-            '[project]\nname = "a"\ndependencies = ["numpy<2", "cuda-core", "scipy~=1.0,!=1.2", "x; os_name==\'nt\'"]',
-            (),
-            {"cuda-core": None},
+            *(WITHOUT_BOUNDS, [], {"cuda-core": None}),
             ["# [cells.oldest]", "# [cells.cuda-core-previous]", f"{OLDEST}; without one: numpy, cuda-core"],
             [],
         ),
         (
-            '[project]\nname = "a"\ndependencies = ["cuda-core>1"]',
-            (),
-            INDEX | {"cuda-core<1.2.0": ""},
+            *('[project]\nname = "a"\ndependencies = ["cuda-core>1"]', [], INDEX | {"cuda-core<1.2.0": ""}),
             ["[cells.oldest]", "# [cells.cuda-core-previous]"],
             [],
         ),
-        ('[project]\nname = "a"\ndependencies = []', ("a.py",), {}, ["# [cells.oldest]", "[cells.bare]"], []),
+        ('[project]\nname = "a"\ndependencies = []', ["a.py"], {}, ["# [cells.oldest]", "[cells.bare]"], []),
+        # its own modules need no other requirement
+        ('[project]\nname = "cupy"\n', ["cupy.py"], {}, ["[cells.bare]"], []),
     ],
 )
-def test_the_first_cells(tmp_path, monkeypatch, pyproject, folders, answers, expected, absent) -> None:
+def test_the_first_cells(first_cells, monkeypatch, pyproject, files, answers, expected, absent) -> None:
     """Those that the project can pass; the others are comments, with the reason where there is one."""
     monkeypatch.setattr(init, "newest", answers.__getitem__)
-    if pyproject:
-        (tmp_path / "pyproject.toml").write_text(pyproject)
-    for name in folders:
-        (tmp_path / name).touch() if name.endswith(".py") else (tmp_path / name).mkdir()
-    written = init.plan_changes(tmp_path)[0].content.splitlines()
+    written = first_cells(pyproject, files).splitlines()
     assert [line for line in expected if line not in written] == []
     assert [line for line in absent if line in written] == []
-    (newest, *_) = (line for line in written if line.startswith('[cells."ctk-13.0-nvjitlink-'))
-    assert newest == f'[cells."ctk-13.0-nvjitlink-{max(toolchains.releases())}"]'
+    assert f'[cells."ctk-13.0-nvjitlink-{max(toolchains.releases())}"]' in written
 
 
-def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
-    """Their toolkit and driver are of CUDA 13, so their nvJitLink is, too."""
+def test_the_first_cells_without_a_project(planned, monkeypatch) -> None:
+    """What needs one is a comment; toolkit and driver are of CUDA 13, so nvJitLink is, too, beside a later major."""
     monkeypatch.setattr(toolchains, "releases", lambda: [CudaVersion(13, 0), CudaVersion(13, 4), CudaVersion(14, 0)])
-    assert '[cells."ctk-13.0-nvjitlink-13.4"]' in init.plan_changes(tmp_path)[0].content
+    written = planned({})["cells.toml"].content.splitlines()
+    expected = ['install = "none"', "tests = []", "# [cells.oldest]", "# [cells.bare]", '# imports = ["mylib"]', OLDEST]
+    expected += ["# [cells.cuda-core-previous]", '# packages = { cuda-core = "1.0.0" }', ALONE]
+    assert [line for line in [*expected, '[cells."ctk-13.0-nvjitlink-13.4"]'] if line not in written] == []
+    assert "[cells.bare]" not in written
+
+
+GROUPS, EXTRAS = "[dependency-groups]\n", "[project.optional-dependencies]\n"
+TESTS_OF_CUDA = 'test = ["a"]\ntest-cu12 = []\ntest_cu13 = [{include-group = "test"}]\ntest-sysctk12 = []\n'
+BRINGS_CUDA = 'test = ["pytest"]\ntests-cuda12x = []\ncu13 = ["a"]\ntests-cuda13x = ["p[cu13]"]'
 
 
 @pytest.mark.parametrize(
-    ("tables", "lines"),
+    ("tables", "groups", "extras"),
     [
-        ("[dependency-groups]\ndev = []", ['groups = ["dev"]', "extras = []"]),
-        ("[dependency-groups]\ndev = []\nTests = []", ['groups = ["Tests"]', "extras = []"]),
-        ("[dependency-groups]\nlint = []\ncu12 = []\ncu13 = []", ['groups = ["cu{major}"]', "extras = []"]),
+        (f"{GROUPS}dev = []", '"dev"', ""),
+        (f"{GROUPS}dev = []\nTests = []", '"Tests"', ""),
+        (f"{GROUPS}lint = []\ncu12 = []\ncu13 = []", '"cu{major}"', ""),
         # nothing could be installed into the cells of the other release
-        ("[dependency-groups]\nlint = []\ncu12 = []", ["groups = []", "extras = []"]),
-        ("[dependency-groups]\nlint = []\ncu13 = []", ["groups = []", "extras = []"]),
-        (
-            (
-                '[dependency-groups]\ntest = ["a"]\ntest-cu12 = []\ntest_cu13 = [{include-group = "test"}]\n'
-                "test-sysctk12 = []\n[project.optional-dependencies]\ncu12 = []\ncu13 = []\n"
-            ),
-            ['groups = ["test-cu{major}"]', 'extras = ["cu{major}"]'],
-        ),
-        (
-            (
-                '[project.optional-dependencies]\ntest = ["pytest"]\ntests-cuda12x = []\ncu13 = ["a"]\n'
-                'tests-cuda13x = ["p[cu13]"]\n'
-            ),
-            ["groups = []", 'extras = ["test", "tests-cuda{major}x"]'],
-        ),
-        ("[project.optional-dependencies]\ntestsuite = []\ndocs = []", ["groups = []", 'extras = ["testsuite"]']),
-        (
-            "[project.optional-dependencies]\ncu12 = []\ncu13 = []\ntest = []",
-            ["groups = []", 'extras = ["test", "cu{major}"]'],
-        ),
-        (
-            "dependencies = ['pytest']\n[project.optional-dependencies]\ndocs = []\nci = ['Pytest>=4', 'pandas']",
-            ["groups = []", 'extras = ["ci"]'],
-        ),
-        ("[project.optional-dependencies]\ncuda13x = []", ["groups = []", 'extras = ["cuda{major}x"]']),
-        (
-            "[project.optional-dependencies]\ntest-cu13 = []\ncu13 = []",
-            ["groups = []", 'extras = ["test-cu{major}", "cu{major}"]'],
-        ),
+        (f"{GROUPS}lint = []\ncu12 = []", "", ""),
+        (f"{GROUPS}lint = []\ncu13 = []", "", ""),
+        (f"{GROUPS}{TESTS_OF_CUDA}{EXTRAS}cu12 = []\ncu13 = []", '"test-cu{major}"', '"cu{major}"'),
+        (f"{EXTRAS}{BRINGS_CUDA}", "", '"test", "tests-cuda{major}x"'),
+        (f"{EXTRAS}testsuite = []\ndocs = []", "", '"testsuite"'),
+        (f"{EXTRAS}cu12 = []\ncu13 = []\ntest = []", "", '"test", "cu{major}"'),
+        (f"dependencies = ['pytest']\n{EXTRAS}docs = []\nci = ['Pytest>=4', 'pandas']", "", '"ci"'),
+        (f"{EXTRAS}cuda13x = []", "", '"cuda{major}x"'),
+        (f"{EXTRAS}test-cu13 = []\ncu13 = []", "", '"test-cu{major}", "cu{major}"'),
     ],
 )
-def test_init_takes_groups_and_extras(tmp_path, tables, lines) -> None:
+def test_init_takes_groups_and_extras(first_cells, tables, groups, extras) -> None:
     """The one of tests by its usual names, the likeliest first, and that of CUDA as each cell fills it in."""
-    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\n{tables}\n')
-    written = init.plan_changes(tmp_path)[0].content
-    assert [line for line in written.splitlines() if line.startswith(("groups", "extras"))] == lines
+    assert f"\ngroups = [{groups}]\nextras = [{extras}]\n" in first_cells(f'[project]\nname = "p"\n{tables}\n')
 
 
 def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsys) -> None:
@@ -654,10 +616,13 @@ def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsy
     assert last == "next: cudalink matrix list"
 
 
+FORGETS = "cuda.core, and no requirement brings cuda-b"
+
+
 @pytest.mark.parametrize(
     ("files", "requires", "needs"),
     [
-        ({"my_lib.py": "from cuda.core import Device"}, ["cuda-core"], "cuda.core, and no requirement brings cuda-b"),
+        ({"my_lib.py": "from cuda.core import Device"}, ["cuda-core"], FORGETS),
         ({"my_lib.py": "from cuda.core import Device"}, ["cuda-core[cu13]"], ""),
         ({"my_lib.py": "from cuda import core"}, ["cuda-core", "cuda-bindings"], ""),
         ({"my_lib.py": "import cupy as cp"}, ["cupy-cuda13x"], ""),
@@ -668,38 +633,29 @@ def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsy
             {
                 "my_lib/__init__.py": "from my_lib import a",
                 "my_lib/a/__init__.py": "from ..b import c",
-                "my_lib/b.py": "import cuda",
+                "my_lib/b.py": "from .d import e",
+                "my_lib/d.py": "import cuda",
             },
             [],
             "cuda",
         ),
         ({"my_lib/__init__.py": "from . import b", "my_lib/b.py": "import my_lib\nimport cudaq"}, [], ""),
         ({"my_lib.py": "def"}, [], ""),
-        ({"my_lib.py": "import cuda.core.experimental"}, [], "cuda.core, and no requirement brings cuda-b"),
+        ({"my_lib.py": "import cuda.core.experimental"}, [], FORGETS),
         ({"my_lib.py": "import helper", "helper.py": "import cuda"}, [], ""),
-        (
-            {"my_lib/__init__.py": "from . import a", "my_lib/a.py": "from .b import c", "my_lib/b.py": "import cuda"},
-            [],
-            "cuda",
-        ),
     ],
 )
-def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, requires, needs) -> None:
+def test_the_bare_cell_is_for_projects_that_can_pass_it(planned, files, requires, needs) -> None:
     """A wheel whose import needs what no requirement brings cannot pass: the cell is a comment, with the reason."""
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"{text}\n")
-    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "my-lib"\ndependencies = {requires}\n')
-    written = init.plan_changes(tmp_path)[0].content
+    pyproject = f'[project]\nname = "my-lib"\ndependencies = {requires}\n'
+    written = planned({"pyproject.toml": pyproject} | files)["cells.toml"].content
     assert ("\n[cells.bare]\n" in written) is not bool(needs)
     assert ("# Not yet for this project: its import needs " in written) is bool(needs)
     assert f"its import needs {needs}" in written or not needs
 
 
-def test_a_module_is_read_once_however_often_another_imports_it(tmp_path) -> None:
-    (tmp_path / "my_lib").mkdir()
-    (tmp_path / "my_lib/__init__.py").write_text("from .a import b\nfrom .a import c\n")
-    (tmp_path / "my_lib/a.py").write_text("import cuda\n")
+def test_a_module_is_read_once_however_often_another_imports_it(planned, tmp_path) -> None:
+    planned({"my_lib/__init__.py": "from .a import b\nfrom .a import c\n", "my_lib/a.py": "import cuda\n"})
     assert [*init._imports(tmp_path, "my_lib")] == ["cuda"]
 
 
@@ -710,11 +666,7 @@ def test_a_module_is_read_once_however_often_another_imports_it(tmp_path) -> Non
         ("My.Lib", ["my_lib.py"], "my_lib"),
         ("cuda-cccl", ["cuda/cccl/__init__.py"], "cuda.cccl"),
         ("my-own-lib", ["src/my/own_lib.py"], "my.own_lib"),
-        (
-            "quack-kernels",
-            ["quack/__init__.py", "tests/__init__.py", "docs/__init__.py", "quack/a/__init__.py"],
-            "quack?",
-        ),
+        ("quack-kernels", [f"{name}/__init__.py" for name in ("quack", "tests", "docs", "quack/a")], "quack?"),
         ("warp-lang", ["src/warp/__init__.py", "__init__.py"], "warp?"),
         ("my-lib", ["a/__init__.py", "a/b/__init__.py", "tests/__init__.py", "b/c.py"], "a?"),
         ("nvmath-python", ["builder/__init__.py", "nvmath/__init__.py"], "nvmath?"),
@@ -722,14 +674,9 @@ def test_a_module_is_read_once_however_often_another_imports_it(tmp_path) -> Non
         ("my-lib", [], "my_lib?"),
     ],
 )
-def test_the_import_of_the_bare_cell_is_there(tmp_path, name, files, module) -> None:
+def test_the_import_of_the_bare_cell_is_there(first_cells, name, files, module) -> None:
     """What is called as the project is, as its code is laid out; anything else is a guess, and so a comment."""
-    for file in files:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
-    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "{name}"\n')
-    written = init.plan_changes(tmp_path)[0].content
-    certain = module.rstrip("?")
+    written, certain = first_cells(f'[project]\nname = "{name}"\n', files), module.rstrip("?")
     assert (f'\n[cells.bare]\nkind = "bare"\nimports = ["{certain}"]\n' in written) is (certain == module)
     assert (f"nothing here is named {name.replace('-', '_')}; {certain!r} is a guess" in written) is (certain != module)
 
@@ -742,32 +689,29 @@ scikit-optimize = "0.10.2"
 nox-poetry = { version = "~1.0.3", extras = ["a", "b"] }
 ours = { path = "../ours" }
 either = "^1 || ^2"
+
+[tool.pytest]
+required_plugins = ['nox_poetry']
 """
 OF_POETRY = ["pytest<9,>=8.4", "mock", "scikit-optimize==0.10.2", "nox-poetry[a,b]<1.1,>=1.0.3"]
+REQUIRED = "[pytest]\nrequired_plugins = pytest-mock>=3 %s pytest-mock\n"
+OF_XDIST = '[tool.pytest]\naddopts = ["-n2"]\n[dependency-groups]\ndev = ["pytest_xdist"]'
 
 
 @pytest.mark.parametrize(
     ("files", "packages", "reasons"),
     [
         ({"pyproject.toml": POETRY}, OF_POETRY, ["packages: what poetry's group 'test' requires"]),
-        (
-            {"pyproject.toml": f"{POETRY}\n[tool.pytest]\nrequired_plugins = ['nox_poetry']\n"},
-            OF_POETRY,
-            ["packages: what poetry's group 'test' requires"],
-        ),
-        ({"pyproject.toml": f"{POETRY}\n[dependency-groups]\ntest = []\n"}, [], []),
+        ({"pyproject.toml": POETRY.partition("[tool.pytest]")[0] + "[dependency-groups]\ntest = []\n"}, [], []),
         ({"pyproject.toml": '[tool.poetry.dev-dependencies]\npytest = ">=8.4,<10"\n'}, ["pytest<10,>=8.4"], ["'dev'"]),
         (
             {"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--cov=a --cov-report=\"b c\" -n2 --covers'\n"},
             ["pytest-cov", "pytest-xdist"],
             ["pytest-cov: pytest's addopts has --cov\n", "pytest-xdist: pytest's addopts has -n2\n"],
         ),
-        ({"pyproject.toml": '[tool.pytest]\naddopts = ["-n2"]\n[dependency-groups]\ndev = ["pytest_xdist"]'}, [], []),
+        ({"pyproject.toml": OF_XDIST}, [], []),
         (
-            {
-                "pytest.ini": "[pytest]\nrequired_plugins = pytest-mock>=3 %s pytest-mock\n",
-                "setup.cfg": "[tool:pytest]\naddopts=-n2",
-            },
+            {"pytest.ini": REQUIRED, "setup.cfg": "[tool:pytest]\naddopts=-n2"},
             ["pytest-mock>=3"],
             ["pytest-mock>=3: pytest's required_plugins names it\n"],
         ),
@@ -776,12 +720,10 @@ OF_POETRY = ["pytest<9,>=8.4", "mock", "scikit-optimize==0.10.2", "nox-poetry[a,
         ({"ci/pytest.ini": "[pytest]\naddopts = -n2\n"}, ["pytest-xdist"], []),
     ],
 )
-def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None:
+def test_what_the_tests_need_besides(planned, tmp_path, files, packages, reasons) -> None:
     """Poetry's group of the tests in words of other installers, and the plugins that pytest's settings ask for."""
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    (tmp_path / "cells.toml").write_text(written := init.plan_changes(tmp_path)[0].content)
+    written = planned(files)["cells.toml"].content
+    planned({"cells.toml": written})
     (cell,) = [cell for cell in load_cells(tmp_path / "cells.toml") if cell.name == "ctk-13.0"]
     assert [reason for reason in reasons if reason not in written] == []
     assert list(cell.packages[-len(packages) :] if packages else []) == packages
@@ -790,6 +732,10 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
     covered = "--cov" in str(files)
     assert (cell.values.env.get("PYTEST_ADDOPTS") == "--no-cov") is covered
     assert ("coverage is not measured here" in written) is covered
+
+
+OF_UNIT = '[tool.pytest.ini_options]\ntestpaths = "unit"\n'
+STRICT = "[tool.pytest.ini_options]\nxfail_strict = true\n"
 
 
 @pytest.mark.parametrize(
@@ -802,60 +748,47 @@ def test_what_the_tests_need_besides(tmp_path, files, packages, reasons) -> None
         (["a/b/tests/driver/test_a.py", "a/b/tests/nvm/test_b.py"], "", [], "perhaps the tests: a/b/tests"),
         (["a/tests/test_a.py", "a/tests/data.py", "b/tests/test_b.py"], "", [], "perhaps the tests: a/tests, b/tests"),
         (["a/tests/data.py", "a/latest/test_b.py"], "", [], ""),
-        (["tests/a.py"], '[tool.pytest.ini_options]\ntestpaths = "unit"\n', [], ""),
+        (["tests/a.py"], OF_UNIT, [], ""),
         (["a/b/tests/test_a.py", "testing/pytest.ini"], "", ["-c", "testing/pytest.ini"], ""),
         (["a/tests/test_a.py", "ci/pytest.ini", "b/pytest.ini"], "", [], "perhaps the tests: a/tests"),
-        (["tests/a.py", "b/pytest.ini"], "[tool.pytest.ini_options]\nxfail_strict = true\n", ["tests"], ""),
+        (["tests/a.py", "b/pytest.ini"], STRICT, ["tests"], ""),
         (["test-requirements.txt", "requirements.txt"], "", [], "from files of requirements: test-requirements.txt\n"),
-        (
-            ["requirements/dev.txt", "requirements/docs.txt", "tests-requirements.txt"],
-            "",
-            [],
-            "requirements/dev.txt, tests-",
-        ),
+        ([f"requirements/{name}.txt" for name in ("dev", "docs")] + ["tests-requirements.txt"], "", [],
+         "requirements/dev.txt, tests-"),
     ],
-)
-def test_where_the_tests_are(tmp_path, files, settings, expected, perhaps) -> None:
+)  # fmt: skip
+def test_where_the_tests_are(first_cells, files, settings, expected, perhaps) -> None:
     """At the top, or as pytest's settings say it; what is further below is a guess, and so a comment."""
-    for file in files:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
-    (tmp_path / "pyproject.toml").write_text(settings)
-    written = init.plan_changes(tmp_path)[0].content
+    written = first_cells(settings, files)
     assert tomllib.loads(written)["defaults"]["tests"] == expected
     assert perhaps in written
     assert bool(perhaps) is ("\n# perhaps " in written)
 
 
-def test_init_names_what_the_tests_import_and_nothing_requires(tmp_path) -> None:
+def test_init_names_what_the_tests_import_and_nothing_requires(first_cells, planned, tmp_path) -> None:
     """Neither what a requirement's name holds, nor the project's modules, nor what one function alone imports."""
-    (tmp_path / "pyproject.toml").write_text(
+    source = "import os, numpy, pynvml, zmq, scipy.io, own, helpers, attr\nfrom yaml import load\n"
+    source += "def late():\n    import pandas\n"
+    planned({"own.py": "import requests\n", "tests/test_own.py": source})
+    (tmp_path / "tests" / "helpers.py").write_bytes(b"# coding: latin-1\n# \xe9\nimport matplotlib\n")
+    planned({"tests/test_old.py": "print 'python 2'\nimport nose\n"})
+    written = first_cells(
         '[project]\nname = "own"\nversion = "1"\ndependencies = ["pyyaml", "nvidia-ml-py"]\n'
         'optional-dependencies = { test = ["NumPy"], plot = ["Matplotlib>=3"] }\n'
     )
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "own.py").write_text("import requests\n")
-    source = "import os, numpy, pynvml, zmq, scipy.io, own, helpers, attr\nfrom yaml import load\n"
-    source += "def late():\n    import pandas\n"
-    (tmp_path / "tests" / "test_own.py").write_text(source)
-    (tmp_path / "tests" / "helpers.py").write_bytes(b"# coding: latin-1\n# \xe9\nimport matplotlib\n")
-    (tmp_path / "tests" / "test_old.py").write_text("print 'python 2'\nimport nose\n")
-    written = init.plan_changes(tmp_path)[0].content
-    assert (
-        "\n# the tests import attr, matplotlib (extra plot), scipy, zmq, which the project and these do not name\n"
-        in written
-    )
+    names = "attr, matplotlib (extra plot), scipy, zmq"
+    assert f"\n# the tests import {names}, which the project and these do not name\n" in written
 
 
-def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:
+def test_init_quotes_the_session_of_the_tests(planned) -> None:
     """What a noxfile installs for them stands above what the cells install."""
-    (tmp_path / "noxfile.py").write_text(
+    noxfile = (
         "@nox.session\ndef lint(session):\n    session.install('ruff')\n"
         "@nox.session\ndef tests(session):\n    if a():\n        session.install('-e', '.[deep]')\n"
         "    session.install('-r', 'test.txt', NAME, *MORE)\n    session.run('pytest')\n"
         "@nox.session\ndef test(session):\n    session.run('pytest')\n"
     )
-    written = init.plan_changes(tmp_path)[0].content
+    written = planned({"noxfile.py": noxfile})["cells.toml"].content
     assert "\n# the session tests of noxfile.py installs: -e .[deep] -r test.txt\npackages = []\n" in written
     assert "ruff" not in written
 
@@ -868,34 +801,12 @@ def test_init_quotes_the_session_of_the_tests(tmp_path) -> None:
         ("", "project(a LANGUAGES CXX)", ""),
     ],
 )
-def test_a_project_that_builds_for_cuda(tmp_path, tools, cmake, release) -> None:
+def test_a_project_that_builds_for_cuda(planned, tools, cmake, release) -> None:
     """The file says how to test a release instead of building it in each cell."""
-    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "lib-a"\n{tools}')
-    (tmp_path / "CMakeLists.txt").write_text(cmake)
-    written = init.plan_changes(tmp_path)[0].content
+    files = {"pyproject.toml": f'[project]\nname = "lib-a"\n{tools}', "CMakeLists.txt": cmake}
+    written = planned(files)["cells.toml"].content
     line = f'# to test a release, without a build: install = "none" and packages = ["{release}"]\n'
-    assert (line in written) is bool(release)
-    assert ("to test a release" in written) is bool(release)
-
-
-def test_a_project_with_setup_py_alone(tmp_path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
-    assert '\ninstall = "none"\n' in init.plan_changes(tmp_path)[0].content
-    (tmp_path / "setup.py").touch()
-    assert '\ninstall = "none"\n' not in init.plan_changes(tmp_path)[0].content
-
-
-def test_a_project_of_the_name_of_a_cuda_module(tmp_path) -> None:
-    """Its own modules need no other requirement."""
-    (tmp_path / "cupy.py").write_text("import cupy._core\n")
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "cupy"\n')
-    assert "\n[cells.bare]\n" in init.plan_changes(tmp_path)[0].content
-
-
-def test_cells_skip_what_needs_a_gpu(project) -> None:
-    """A test that launches a kernel is skipped in the cells that init writes."""
-    environments = [cell.environment("r") for cell in load_cells(project / "matrices" / "cells.toml")]
-    assert {e.get("CUDALINK_UNSUPPORTED") for e in environments if e.get("CUDALINK_DRIVER")} == {"skip"}
+    assert (line in written) is ("to test a release" in written) is bool(release)
 
 
 @pytest.mark.parametrize(
@@ -903,11 +814,7 @@ def test_cells_skip_what_needs_a_gpu(project) -> None:
     [
         ("pyproject.toml", b"[", "pyproject.toml: not TOML"),
         ("noxfile.py", b"# \xe9\n", "noxfile.py: not UTF-8"),
-        (
-            "pyproject.toml",
-            b'[project]\nrequires-python = "<3.11"\n',
-            "requires-python is '<3.11'; expected a range with",
-        ),
+        ("pyproject.toml", b'[project]\nrequires-python = "<3.11"\n', "is '<3.11'; expected a range with"),
         ("pyproject.toml", b'[project]\nrequires-python = "3.12"\n', "pyproject.toml: Invalid specifier: '3.12'"),
         ("matrices", b"", "matrices"),
     ],
@@ -918,15 +825,3 @@ def test_init_says_which_file_is_wrong(tmp_path, monkeypatch, capsys, name, cont
     (tmp_path / name).write_bytes(content)
     assert cli.main(["init", "--ci", "github"]) == 2
     assert words in capsys.readouterr().err
-
-
-def test_recipes_of_the_page(tmp_path) -> None:
-    """Every file of cells that the documentation shows is a good one."""
-    blocks = re.findall(
-        r"^```toml\n(.*?)^```", (DOCS / "reference" / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
-    )
-    assert len(blocks) == 4
-    for number, block in enumerate(blocks):
-        file = tmp_path / f"{number}.toml"
-        file.write_text(block, encoding="utf-8")
-        assert load_cells(file)
