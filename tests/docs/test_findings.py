@@ -4,11 +4,11 @@ import json
 import re
 import tomllib
 from collections import Counter
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 import pytest
-from packaging.version import Version
 
 from campaigns.findings import catalog
 from pytest_cudalink.compat import atlas, known_bad
@@ -22,23 +22,25 @@ IDS = [finding.id for finding in FINDINGS]
 RELEASES = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="utf-8"))["findings"]
 
 
-def test_each_finding_has_a_reproducer() -> None:
-    """Each finding has a folder with its reproducer and its session, and each folder belongs to a finding."""
+def test_each_finding_is_whole() -> None:
+    """Each finding has a folder with its reproducer and its session, every text, and a release in one list alone."""
     assert len(set(IDS)) == len(IDS)
     assert {path.name for path in catalog.EXAMPLES.iterdir()} == {*IDS}
-    assert all(finding.files and finding.session for finding in FINDINGS)
-
-
-def test_the_page_has_every_finding() -> None:
-    """The page has both generated parts; each finding has a row, a section, its files and its session."""
-    page = (catalog.DATA.parent / "index.md").read_text(encoding="utf-8")
-    shown = catalog.blocks()
-    assert [name for name in shown if f"{{generated}} campaigns.findings.catalog {name}\n" not in page] == []
     for finding in FINDINGS:
-        assert f"(#{finding.id})" in shown["table"]
-        section = shown["findings"].partition(f"({finding.id})=\n")[2].partition("\n)=\n")[0]
-        assert section.startswith(f"### {finding.title}\n")
-        assert [file.name for file in finding.files if f"{finding.id}/{file.name}\n" not in section] == []
+        texts = (finding.determined, finding.expected, finding.seen, finding.upstream, finding.about, finding.fix)
+        assert all((finding.files, finding.session, finding.bad, re.compile(finding.shows), *texts)), finding.id
+        assert not set(finding.bad) & set(finding.good)
+    assert catalog.environments() == set(RELEASES)
+
+
+def test_releases_of_a_finding() -> None:
+    """They are one range where all between them that ran have the fault; a later one without it has mended it."""
+    fault = partial(catalog.Finding, "x", "x", "crash", *[""] * 10)
+    runs = (catalog.Runs((), bad=("1.0", "1.10"), good=("1.9", "2.0")), catalog.Runs((), bad=("1.1",), good=()))
+    finding = fault(runs=runs)
+    assert (finding.ranges, finding.mended, finding.outcome) == ("1.0 to 1.1, 1.10", "2.0", "2.0")
+    newest = fault(runs=(catalog.Runs((), bad=("1.1",), good=("1.0",)),))
+    assert newest.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
 
 
 @pytest.mark.parametrize("finding", [finding for finding in FINDINGS if finding.runs], ids=lambda finding: finding.id)
@@ -46,15 +48,6 @@ def test_session_runs_the_command(finding: catalog.Finding) -> None:
     """The session has the command that runs with every release."""
     commands = [command for _, command, _ in sessions.environment_steps(finding.session)]
     assert any(finding.command.replace("{}", finding.bad[-1]) in command for command in commands), commands
-
-
-@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
-def test_data(finding: catalog.Finding) -> None:
-    """A finding has a pattern that compiles, and releases that stand in one list alone."""
-    assert re.compile(finding.shows).pattern or not finding.runs
-    assert finding.bad
-    assert all((finding.determined, finding.expected, finding.seen, finding.upstream, finding.about, finding.fix))
-    assert not set(finding.bad) & set(finding.good)
 
 
 def test_what_no_thread_names_has_a_text_to_send() -> None:
@@ -69,43 +62,19 @@ def test_text_to_send(finding: catalog.Finding, capsys: pytest.CaptureFixture[st
     """It has every part, the reproducer and output of the session, and no word that only this project uses."""
     assert catalog.main([finding.id]) == 0
     text = capsys.readouterr().out
-    parts = [
-        "Why it matters",
-        "Versions",
-        "To reproduce",
-        "Expected",
-        "Seen",
-        "Contract",
-        "Proposed fix",
-        "Searched before",
-    ]
-    assert re.findall(r"^### (.*)", text, re.MULTILINE) == parts
-    assert all(part.strip() for part in re.split(r"^### .*", text, flags=re.MULTILINE))
+    assert len(parts := re.split(r"^### .*", text, flags=re.MULTILINE)) == 9
+    assert all(part.strip() for part in parts)
     steps = sessions.environment_steps(finding.session)
     commands = re.findall(r"^\$ (?!pip install)(.*)", text, re.MULTILINE)
     assert len(commands) == 1
-    (shown,) = [printed for _, command, printed in steps if command.endswith(commands[0]) and printed in text][:1] or [
-        ""
-    ]
-    assert shown or (finding.issue is not None and finding.issue.log in text)
+    shown = [printed for _, command, printed in steps if command.endswith(commands[0]) and printed in text]
+    assert any(shown[:1]) or finding.issue.log in text
+    named = [file for file in finding.files if file.name in text.partition("```python")[0] + commands[0]]
     shown_files = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert shown_files == [
-        file.read_text(encoding="utf-8")
-        for file in finding.files
-        if file.name in text.partition("```python")[0] + commands[0]
-    ]
+    assert shown_files == [file.read_text(encoding="utf-8") for file in named]
     assert any(all(f"'{package}'" in text for package in RELEASES[name]) for name, *_ in steps)
     words = r"\]\((?!https://)|bundled linker|guard rail|atlas|emulated driver|\{\w+\}|tests[./]|docs/"
     assert re.findall(words, re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)) == []
-
-
-def test_list_of_texts_to_send(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a name, each finding to send has a line; a name that is not one of them ends with code 2."""
-    assert catalog.main([]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == sum(finding.issue is not None for finding in FINDINGS)
-    with pytest.raises(SystemExit, match="2"):
-        catalog.main(["cuda-core-pool-crash"])
-    assert "cuda-core-pool-crash: not a finding to send; expected some of " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
@@ -163,30 +132,3 @@ def test_the_cases_with_a_refused_input() -> None:
     for name, added, end in table:
         assert [str(code) for code in codes(name, "cuLinkAdd")] == added.split(", "), name
         assert codes(name, "cuLinkComplete") == [int(end)], name
-
-
-def test_environments() -> None:
-    """The sessions name each environment of the nox session, and no other."""
-    assert catalog.environments() == set(RELEASES)
-
-
-def finding_of(*runs: catalog.Runs) -> catalog.Finding:
-    """A finding of some runs; the rest says nothing."""
-    return catalog.Finding("x", "x", "crash", *[""] * 10, runs=runs)
-
-
-def test_ranges() -> None:
-    """Releases are one range where all between them that ran have the fault; a later one without it has mended it."""
-    runs = (catalog.Runs((), bad=("1.0", "1.10"), good=("1.9", "2.0")), catalog.Runs((), bad=("1.1",), good=()))
-    finding = finding_of(*runs)
-
-    assert finding.ranges == "1.0 to 1.1, 1.10"
-    assert (finding.mended, finding.outcome) == ("2.0", "2.0")
-    assert [Version(version) for version in finding.bad] == sorted(map(Version, finding.bad))
-
-
-def test_not_mended() -> None:
-    """A fault of the newest release that ran is not mended, as of a date."""
-    finding = finding_of(catalog.Runs((), bad=("1.1",), good=("1.0",)))
-
-    assert finding.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
