@@ -26,15 +26,10 @@ def test_faults() -> None:
     assert unfinished.fault == "the run did not finish (2 tests recorded)"
     unfinished.truncated = True
     assert unfinished.fault == "the run did not finish (2 tests recorded), and the file is cut"
-    ends = {
-        2: "it was interrupted, or a file could not be collected",
-        3: "an internal error",
-        4: "it was called with wrong arguments",
-        5: "no tests were collected, or all were deselected",
-        6: "more warnings than --max-warnings allows",
-        99: "a plugin or pytest.exit chose it",
-        -9: "a plugin or pytest.exit chose it",
-    }
+    ends = {2: "it was interrupted, or a file could not be collected", 3: "an internal error"}
+    ends |= {4: "it was called with wrong arguments", 5: "no tests were collected, or all were deselected"}
+    ends |= {6: "more warnings than --max-warnings allows"}
+    ends |= dict.fromkeys((99, -9), "a plugin or pytest.exit chose it")
     for status, why in ends.items():
         assert cell("c", {}, exitstatus=status).fault == f"pytest ended with exit code {status}: {why}"
     damaged = cell("c", {}, exitstatus=3, damage=["c.jsonl:2 is cut"])
@@ -56,9 +51,7 @@ def test_faults() -> None:
         (None, "13.0", "real", None),
         ("auto", "13.0", "real", None),
         ("latest", None, "absent", None),
-        ("real", "13.0", "real", None),
-        ("real", "13.0", None, None),
-        ("real", "13.0", "", None),
+        *(("real", "13.0", kind, None) for kind in ("real", None, "")),
         ("real", "13.0", "emulated", ("v", "real", "13.0 emulated")),
         ("real", None, "absent", ("v", "real", "absent")),
         ("real", None, "real", ("v", "real", "real")),
@@ -68,9 +61,7 @@ def test_faults() -> None:
         ("absent", "13.0", "real", ("v", "absent", "13.0")),
         ("none", "13.0", "real", ("v", "none", "13.0")),
         ("none", None, "real", None),
-        ("13.0", "13.0", "real", None),
-        ("13.0", "13.0.2", "real", None),
-        ("13", "13.2", "real", None),
+        *((asked, "13.0.2", "real", None) for asked in ("13.0.2", "13.0", "13")),
         ("13.1", "13.10", "real", ("v", "13.1", "13.10")),
         ("13.0", "13.2", "real", ("v", "13.0", "13.2")),
         ("13.0", None, "absent", ("v", "13.0", "none")),
@@ -124,6 +115,15 @@ def test_a_known_bad_combination_of_one_architecture(axes) -> None:
     )
 
 
+@pytest.mark.parametrize(("driver", "number"), [("13.0", 1), ("12.9", 0), (None, 0)])
+def test_a_known_bad_combination_of_a_driver(driver, number) -> None:
+    """It is named where the recorded driver meets it, with failures alone; `tests.report.forms` has its words."""
+    versions = {"numba": {"found": "0.61.2"}, "driver": {"found": driver}}
+    report = MatrixReport([cell(letter, {"t": letter}, versions=versions) for letter in "FP"])
+    named = [row[0] for section in views.sections(report) if section.id == "known" for row in section.rows]
+    assert named == ["F"] * number
+
+
 def test_what_joined_runs_keep() -> None:
     """Lists and numbers of both add up, and one unread record is enough."""
     values = {"violations": 1, "verdicts": 1, "sticky": 1, "crashes": 1, "findings": 1, "problems": 1}
@@ -153,17 +153,14 @@ def test_what_joined_runs_keep() -> None:
 def test_a_package_that_no_cell_has() -> None:
     """It is no column; one that a cell asked for is, and so are toolkit, driver and nvJitLink."""
     absent, asked = {"requested": None, "found": None}, {"requested": "1.0", "found": None}
-    first = cell(
-        "a", {}, versions={"numba": absent, "warp": asked, "cupy": absent, "driver": absent, "nvjitlink": absent}
-    )
+    first = cell("a", {}, versions={**dict.fromkeys(("numba", "cupy", "driver", "nvjitlink"), absent), "warp": asked})
     second = cell("b", {}, versions={"numba": absent, "cupy": {"requested": None, "found": "13"}, "ctk": absent})
     report = MatrixReport([first, second])
     assert report.version_names == ["ctk", "cupy", "driver", "nvjitlink", "warp"]
     shown = {section.id: section for section in views.sections(report)}["versions"].rows
+    expected = {"a": ("cupy", "driver", "nvjitlink", "warp"), "b": ("ctk", "cupy")}
     assert [row[:2] for row in shown] == [
-        *(("a", name) for name in ("cupy", "driver", "nvjitlink", "warp")),
-        ("b", "ctk"),
-        ("b", "cupy"),
+        (name, version) for name, versions in expected.items() for version in versions
     ]
 
 
@@ -204,17 +201,10 @@ def test_failures_of_one_cause_are_one_group() -> None:
     """Whatever test and cell they are in, and whatever artifact each names; the most results come first."""
     other = {**SKEW, "what": "of another file"}
     newer = {**SKEW, "why": "a driver of CUDA 12.8 reads PTX up to ISA 8.7"}
-    report = MatrixReport(
-        [
-            cell("a", {"t": "F", "u": "F", "v": "P"}, details={"t": Detail(cause=newer), "u": Detail(cause=newer)}),
-            cell(
-                "b",
-                {"t": "F", "u": "E", "v": "F"},
-                details={t: Detail(cause=SKEW) for t in "tv"} | {"u": Detail(cause=other)},
-            ),
-            cell("c", {"t": "P", "u": "P", "v": "P", "w": "F"}),
-        ]
-    )
+    of_skew = {"t": Detail(cause=SKEW), "v": Detail(cause=SKEW), "u": Detail(cause=other)}
+    first = cell("a", {"t": "F", "u": "F", "v": "P"}, details=dict.fromkeys("tu", Detail(cause=newer)))
+    second = cell("b", {"t": "F", "u": "E", "v": "F"}, details=of_skew)
+    report = MatrixReport([first, second, cell("c", {"t": "P", "u": "P", "v": "P", "w": "F"})])
     assert [(group.cause, group.others, group.tests, group.cells) for group in report.groups] == [
         (cause_of(SKEW), 1, ("t", "u", "v"), ("b",)),
         (cause_of(newer), 0, ("t", "u"), ("a",)),
@@ -343,10 +333,8 @@ def test_a_saved_report_of_another_version(change, tmp_path) -> None:
 )
 def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
     file = tmp_path / "r.json"
-    file.write_text(
-        MatrixReport([cell("a", {"t": "F"}, details={"t": Detail("why")}), cell("b", {"t": "P"})]).as_json()
-    )
-    content = json.loads(file.read_text())
+    cells = [cell("a", {"t": "F"}, details={"t": Detail("why")}), cell("b", {"t": "P"})]
+    content = json.loads(MatrixReport(cells).as_json())
     content["cells"][0].update(change)
     file.write_text(json.dumps(content))
     first, second = MatrixReport.load(file).cells
@@ -358,9 +346,7 @@ def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
 
 def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     """Without a name it is named for its place; without results it is incomplete."""
-    file = tmp_path / "r.json"
-    file.write_text(MatrixReport([], damaged={"x": "y"}).as_json())
-    content = json.loads(file.read_text())
+    file, content = tmp_path / "r.json", json.loads(MatrixReport([], damaged={"x": "y"}).as_json())
     unnamed = {"name": "", "outcomes": {}, "details": {}, "finished": True}
     cells = [{"finished": True}, "no cell", {"name": "c", "finished": True}, {"name": 5}, unnamed]
     file.write_text(json.dumps({**content, "cells": cells, "missing": ["gone"]}))
