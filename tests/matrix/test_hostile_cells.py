@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 import tracemalloc
 from pathlib import Path
@@ -65,15 +63,6 @@ def test_a_place_with_escapes(verb: str, tmp_path, capsys) -> None:
     assert "\x1b" not in said
     assert said.startswith(f'{file}:1: cells."\\x1b[31m x ::error::y": ')
     assert len(said.splitlines()) == 3
-
-
-def test_a_name_with_a_word_that_is_no_axis(tmp_path) -> None:
-    """The word is named, with the axes that there are; a key with one value for all cells may stand in a name."""
-    axes = '[axes.t]\nname = "x-{%s}-{ctk}"\nctk = ["13.0", "12.9"]\n'
-    assert faults(tmp_path / "c.toml", axes % "foo") == [
-        "2: axes.t.name: {foo} is not an axis of this table; its axes: ctk"
-    ]
-    assert faults(tmp_path / "c.toml", axes % "driver") == []
 
 
 @pytest.mark.parametrize(
@@ -191,22 +180,6 @@ def test_how_large_a_file_may_be(tmp_path) -> None:
         load_cells(tmp_path / "c.toml")
     assert str(raised.value) == f"{tmp_path}/c.toml:1: is a folder, a pipe or a device; expected a regular file"
     assert str(CellsError(["a", "b"])) == "a\nb"
-
-
-@pytest.mark.parametrize("kind", ["device", "sparse"])
-def test_files_that_are_none(kind: str, tmp_path) -> None:
-    """A device and a huge file end in one line, without waiting and within 1 GiB."""
-    path = tmp_path / "c.toml"
-    if kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        path.touch()
-        os.truncate(path, 1 << 40)
-    command = f"ulimit -v 1048576; exec {sys.executable} -m pytest_cudalink.cli matrix check --file {path}"
-    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode in (1, 2)
-    assert "Traceback" not in done.stderr
-    assert ("at most 262,144" if kind == "sparse" else "a pipe or a device; expected a") in done.stderr
 
 
 @pytest.mark.parametrize("verb", ["list", "github"])

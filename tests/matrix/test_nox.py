@@ -1,9 +1,10 @@
 """The sessions of nox for cells: what each installs and runs, and what is said of one that fails."""
 
 import os
+import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,9 +14,12 @@ nox = pytest.importorskip("nox")
 
 from nox.command import CommandFailed  # noqa: E402
 
+from pytest_cudalink.cli import main  # noqa: E402
 from pytest_cudalink.matrix import CellsError, load_cells  # noqa: E402
 from pytest_cudalink.matrix import nox as ours  # noqa: E402
+from pytest_cudalink.report import read  # noqa: E402
 from pytest_cudalink.toolchains import ToolchainError  # noqa: E402
+from tests.nested import NO_AUTOLOAD  # noqa: E402
 
 CELLS = '[cells.a]\npython = "3.12"\ntags = ["t"]\n[cells.b]\ngpu = true\n'
 BARE = 'kind = "bare"\nimports = ["m"]\npackages = { m = "1" }'
@@ -137,11 +141,7 @@ def test_the_report_judges(project, defined, monkeypatch, arguments, variable, a
     [
         (None, "r", "cudalink: No such file or directory: cells.toml; `cudalink init` writes one"),
         ("[cell]", "r", "cells.toml:1: cell: unknown key; did you mean 'cells'?"),
-        (
-            "[cells.a]",
-            "lint",
-            "the session 'lint' of the noxfile has the name of the one that merges the records; choose",
-        ),
+        ("[cells.a]", "lint", "the session 'lint' of the noxfile has the name of the one that merges the records; c"),
         ("[cells.lint]", "r", "cells.toml: the cell 'lint' has the name of another session of the noxfile; rename"),
         ("[cells.a]\n[cells.r]", "r", "cells.toml: the cell 'r' has the name of another session of the noxfile; re"),
     ],
@@ -198,7 +198,9 @@ def run(project, monkeypatch):
 
 BEGAN = "its run began, and nothing says how it ended"
 INSTALLS = ("install", "-e", "{root}", "pytest-cudalink")
-RUNS = ("run", "pytest", "t", "-x", {"env": {"V": "1"}, "stdout": 7, "stderr": 7})
+HOW = {"env": {"V": "1"}, "stdout": 7, "stderr": 7}
+STEPS = ("run", sys.executable, "-m", "pytest_cudalink.cli.bare_cell", {"external": True, **HOW})
+PINS = "{root}/.cudalink/a.requirements.txt"
 END = (True, (0, "\ufffd end"))
 
 
@@ -207,29 +209,14 @@ END = (True, (0, "\ufffd end"))
     [
         (
             'tests = ["t"]\ngroups = ["test"]\npackages = ["z"]\nresolution = "lowest"',
-            (*INSTALLS, "x>1", "y", "z", "-r", "{root}/.cudalink/a.requirements.txt"),
-            RUNS,
+            (*INSTALLS, "x>1", "y", "z", "-r", PINS),
+            ("run", "pytest", "t", "-x", HOW),
         ),
-        (
-            BARE,
-            ("install", "{root}", "-c", "{root}/.cudalink/a.requirements.txt"),
-            (
-                *("run", sys.executable, "-m", "pytest_cudalink.cli.bare_cell"),
-                {"external": True, "env": {"V": "1"}, "stdout": 7, "stderr": 7},
-            ),
-        ),
+        (BARE, ("install", "{root}", "-c", PINS), STEPS),
         (
             'install = "none"\nhidden = ["/opt/c*"]',
             ("install", "pytest-cudalink"),
-            (
-                "run",
-                "python",
-                "-m",
-                "pytest_cudalink.matrix",
-                "pytest",
-                "-x",
-                {"env": {"V": "1"}, "stdout": 7, "stderr": 7},
-            ),
+            ("run", "python", "-m", "pytest_cudalink.matrix", "pytest", "-x", HOW),
         ),
     ],
 )
@@ -337,3 +324,54 @@ def test_the_report(project, monkeypatch) -> None:
     (project / "pyproject.toml").write_text('[project]\nname = "pytest-cudalink"')
     ours._report(session, [], project, project / "cells.toml")
     assert session.asked[-2] == ("install", str(project), "rich", "jinja2")
+
+
+class Program(Session):
+    """A session of nox that runs one program in place of the cell's, and fails as nox does."""
+
+    def __init__(self, *command: str) -> None:
+        super().__init__()
+        self.command = [sys.executable, *command]
+
+    def run(self, *_: str, env: dict[str, str], stdout: int | None, stderr: int) -> None:
+        """Run the program; an exit code other than 0 is an error."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_")}
+        done = subprocess.run(self.command, env=clean | env | NO_AUTOLOAD, stderr=stderr, check=False)
+        if done.returncode:
+            raise failure(done.returncode)
+
+
+PYTEST = ("-m", "pytest", "-p", "cudalink", "-q", "test_it.py")
+DIES = "import sys; print('\\x1b[31mno conftest\\x1b[0m\\n\\nE  no module', file=sys.stderr); sys.exit(4)"
+
+
+def test_how_real_runs_end(pytester, monkeypatch, capfd) -> None:
+    """A pytest that died before its tests leaves a note, one that died in a test a crash; the report is red for both.
+
+    `test_runner` has other ends.
+    """
+    pytester.path.joinpath("cells.toml").write_text('[cells.one]\nctk = "13.0"\ntests = ["test_it.py"]\n')
+    (cell,) = load_cells("cells.toml")
+    records = ours.runner.RECORDS
+    monkeypatch.setattr(ours.runner, "prepare", lambda cell, root, _say: cell.environment(root / records))
+    monkeypatch.delenv("CUDALINK_MATRIX_JUDGE", raising=False)
+
+    def reported(session: Program, text: str | None = None) -> tuple[int, str, list[object]]:
+        """The exit code and text of the plain report after a run, and its warnings; before, what the run printed."""
+        pytester.makepyfile(test_it=text or "")
+        ended = pytest.raises(CommandFailed) if text != "def test(): pass" else nullcontext()
+        with ended:
+            ours.run_cell(session, cell, pytester.path)
+        printed = capfd.readouterr().out
+        code = main(["report", str(pytester.path / records)])
+        return code, printed + capfd.readouterr().out, [str(words[1]) for words in session.asked if words[0] == "warn"]
+
+    code, text, _ = reported(Program("-c", DIES))
+    assert "no conftest\x1b[0m\n\nE  no module\n" in text
+    assert (code, "1 cell did not run" in text) == (1, True)
+    assert "one   no records: pytest ended with exit code 4: no conftest | E no module\n" in text
+    code, _, (warned,) = reported(Program(*PYTEST), "import os\ndef test(): os.abort()")
+    assert (code, warned.partition(";")[0]) == (1, "pytest was killed by SIGABRT (test_it.py::test)")
+    crashes = read(cell.environment(pytester.path / records)["CUDALINK_REPORT"]).crashes
+    assert [(crash.nodeid, crash.signal) for crash in crashes] == [("test_it.py::test", "SIGABRT")]
+    assert reported(Program(*PYTEST), "def test(): pass")[0] == 0
