@@ -75,9 +75,7 @@ def test_a_quick_test_has_a_second_of_cpu(run_pytest, pytester, monkeypatch, for
     monkeypatch.setenv("CC", "true")  # with zig as the compiler there is no limit
     pytester.makeini("[pytest]\nnorecursedirs = pages")
     pytester.makepyfile(test_quick=A_SECOND, **{"pages/test_page": A_SECOND})
-
     result = run_pytest("-mnot slow and not apart", "test_quick.py", "pages")
-
     result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(["the test took 1000.* s of CPU; expected at most 1 s in the quick tier, here * s: *"])
     result.stdout.fnmatch_lines(["ERROR test_quick.py::test_dear - Failed: *"])

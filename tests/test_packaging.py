@@ -305,7 +305,6 @@ def test_libraries_of_a_source_tree_are_built_once(tmp_path, monkeypatch) -> Non
         file.write_text("1")
     monkeypatch.setenv("CC", sys.executable)
     assert not sources.is_current(tmp_path, cc.find_compiler)
-
     with sources.building(tmp_path, cc.find_compiler) as current:
         assert not current
         with (tmp_path / "pytest_cudalink/base/lib/lock").open() as lock, pytest.raises(BlockingIOError):
@@ -313,7 +312,6 @@ def test_libraries_of_a_source_tree_are_built_once(tmp_path, monkeypatch) -> Non
     with sources.building(tmp_path, cc.find_compiler) as current:
         assert current
     assert sources.is_current(tmp_path, cc.find_compiler)
-
     source.write_text("2")
     assert not sources.is_current(tmp_path, cc.find_compiler)
     source.write_text("1")

@@ -187,9 +187,7 @@ def runtime(systems: Path, version: str) -> str:
 def test_a_library_from_elsewhere_fails_the_step(run, systems) -> None:
     """With the words of the plugin, in output and record; other steps pass."""
     old = runtime(systems, "12.9")
-
     done, record = run('imports = ["opens", "fine"]\nprovenance = "wheels"\nhidden = []', OPENED=old)
-
     assert (done.returncode, outcomes(record)) == (1, {"import::opens": "failed", "import::fine": "passed"})
     first = f"libcudart.so.12 is from the system: {old}; expected a wheel of this environment"
     assert record.tests[0].reason == first
@@ -213,12 +211,10 @@ def test_two_of_one_library(run, systems, tmp_path) -> None:
         "import subprocess, sys\nfor one in sys.argv[1:]: subprocess.run([sys.executable, 'both.py', one])\n"
     )
     paths = f"{runtime(systems, '13.0')} {runtime(systems, '13.2')}"
-
     done, both = run(f'command = "python both.py {paths}"\nprovenance = "system"\nhidden = []')
     assert list(outcomes(both).values()) == ["failed"]
     assert both.tests[0].reason == "two minors of libcudart in one process:"
     assert "cudalink: two " in done.stdout
-
     _, apart = run(f'command = "python apart.py {paths}"\nprovenance = "system"\nhidden = []')
     assert list(outcomes(apart).values()) == ["passed"]
     assert sorted(library.path for library in apart.libraries) == sorted(paths.split())
@@ -232,9 +228,7 @@ def test_a_program_that_cannot_be_seen(run, tmp_path) -> None:
     # zig links musl alone statically
     command += ["-target", f"{platform.machine()}-linux-musl"] if "ziglang" in command else []
     subprocess.run(command, check=True)
-
     done, record = run('command = "./program"\nprovenance = "wheels"\nhidden = []')
-
     assert outcomes(record) == {"command::./program": "failed"}
     words = "the CUDA libraries of command::./program cannot be listed: the loader wrote no list: this is a static"
     assert record.tests[0].reason.startswith(words)
@@ -357,7 +351,6 @@ def test_steps_without_programs(steps, tmp_path, capsys) -> None:
     variables = {"PATH": str(tool.parent), "PYTHONPATH": "x", "CUDA_HOME": "x", "CUDALINK_CELL": "one", "V": "1"}
     (tmp_path / "r.jsonl").write_text("old\n")
     code, asked, environment, lines = steps(keys, ends, judged, **variables)
-
     python = str(tmp_path / "bin" / "python")
     assert code == 1
     assert environment == {

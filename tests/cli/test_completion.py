@@ -78,7 +78,6 @@ def test_bash(place: Path) -> None:
         "cudalink can-link 12.4 this fatbin-": {"fatbin-ptx", "fatbin-cubin", "fatbin-ltoir"},
         "cudalink matrix --nothing": set(),
     }
-
     assert _completed(place, *expected) == expected
 
 
@@ -86,9 +85,7 @@ def test_nothing_is_offered_for_broken_cells(place: Path) -> None:
     """A file of cells with errors is no reason for a traceback in the shell; of a sound one their names are offered."""
     line, options = "cudalink matrix show ", {"--help", "--json", "--file"}
     assert _completed(place, line) == {line: {"first", "second", *options}}
-
     (place / "matrices" / "cells.toml").write_text("[[[")
-
     assert _completed(place, line) == {line: options}
 
 
@@ -96,5 +93,4 @@ def test_without_argcomplete(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell that asks gets no words and no error."""
     monkeypatch.setitem(sys.modules, "argcomplete", None)
     monkeypatch.setenv("_ARGCOMPLETE", "1")
-
     assert main([]) == 0

@@ -71,7 +71,6 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     alone = capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["--help"])
-
     assert capsys.readouterr().out == alone
     assert "positional" not in alone
     lines = alone.splitlines()
@@ -160,7 +159,6 @@ def test_version_says_what_is_bundled(
     monkeypatch.undo()
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
-
     first, *rest = capsys.readouterr().out.splitlines()
     assert not stop.value.code
     assert first.startswith("pytest-cudalink 0.")
@@ -214,9 +212,7 @@ def test_wrong_words(
     file = tmp_path / "cells.toml"
     file.write_text(_CELLS)
     monkeypatch.setenv("CUDALINK_CELLS", str(file))
-
     ended, said = _said(arguments, capsys)
-
     assert ended == code
     assert expected.format(file=file) in f"{said}\n"
 
@@ -225,10 +221,8 @@ def test_events_on_stdout(tmp_path: Path) -> None:
     """`--events -` writes the events of the driver to stdout."""
     program = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
     words = ["driver", "run", "--version", "13.0", "--toolchains", "never", "--events", "-", "--"]
-
     command = [sys.executable, "-m", "pytest_cudalink.cli", *words, sys.executable, "-c", program]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-
     assert done.returncode == 0
     assert done.stdout.startswith("{")
     assert list(tmp_path.iterdir()) == []

@@ -106,13 +106,11 @@ def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys: pytest.
     verb = [_ARGUMENT[place.command]] if place.name.startswith("-") and place.command in _ARGUMENT else []
     needed = [word for word in _NEEDED.get(place.command, []) if place.name not in ("--output", "paths")]
     arguments = [*place.command, *needed, *verb, *option, *_LAST.get(place.command, [])]
-
     try:
         code = main(arguments)
     except SystemExit as stop:
         code = int(stop.code or 0)
     said = capsys.readouterr().err
-
     assert code in ((1, 2) if kind == "file" else (2,)), shlex.join(arguments)
     assert "Traceback" not in said
     assert "[Errno" not in said, said

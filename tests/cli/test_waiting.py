@@ -60,7 +60,6 @@ sys.exit(main())
 def test_fetching_on_a_terminal(environment: dict[str, str], tmp_path: Path) -> None:
     """The line names the toolchain and what is downloaded, and the result alone remains."""
     seen = on_terminal([*_TOOLCHAIN, "toolchain", "add", "13.0"], environment)
-
     assert seen.code == 0
     assert re.search(r"\r\x1b\[Kfetching toolchain 13\.0, Downloading nvidia-nvjitlink \(38\.8MiB\), \d s", seen.output)
     assert seen.output.endswith(f"\r\x1b[KCUDA 13.0: {tmp_path / 'cache' / 'toolchains' / '13.0'}\r\n")

@@ -72,7 +72,6 @@ def prepare(name: str, folder: Path) -> None:
 def test_session(name: str, tmp_path: Path, toolkit: CudaVersion) -> None:
     """Every command of a page prints what the page shows under it, in a copy of ``docs/examples/PAGE``."""
     prepare(name, tmp_path / "project")
-
     sessions.check(PAGES[name], tmp_path / "project", toolkit)
 
 
@@ -85,14 +84,12 @@ def test_session_with_plugins(name: str, tmp_path: Path, toolkit: CudaVersion) -
         except metadata.PackageNotFoundError:
             pytest.skip(f"needs {distribution}: nox -s plugins")
     prepare(name, tmp_path / "project")
-
     sessions.check(PAGES[name], tmp_path / "project", toolkit)
 
 
 def test_a_slow_run_is_the_same_session() -> None:
     """The rule under pytest's output is shorter where the seconds have two digits; another count is another output."""
     shown = "...\n============================== 1 passed in ... ===============================\n"
-
     for seconds in ("0.50s", "12.06s", "100.00s (0:01:40)"):
         assert sessions.matches(shown, f"test_a.py .\n{f' 1 passed in {seconds} ':=^80}\n")
     assert not sessions.matches(shown, f"test_a.py F\n{' 1 failed in 0.50s ':=^80}\n")
@@ -102,7 +99,6 @@ def test_another_toolkit_is_the_same_session() -> None:
     """A page shows the versions of CUDA 13.0; with another toolkit its versions stand there, and those alone."""
     toolkit = CudaVersion(13, 5)
     header = f"driver CUDA 13.5 (emulated, sm_90, release {emulator.release_of(toolkit)}), nvJitLink 13.5.37"
-
     assert sessions.as_written(header, toolkit) == (
         "driver CUDA 13.0 (emulated, sm_90, release 580.65.06), nvJitLink 13.0.37"
     )

@@ -153,7 +153,6 @@ def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
     tagged = dict(re.findall(r"^[-*] (\S+) \[(.*?)\]", run("nox", "-l", cwd=project, **site), re.MULTILINE))
     skewed = re.findall(r"^(ctk-\S+)", run("tox", "l", "-m", "skew", cwd=other, **site), re.MULTILINE)
     assert set(skewed) == {name for name, tags in tagged.items() if "skew" in tags.split(",")}
-
     cell = "ctk-13.0-driver-12.9"
     assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in run("nox", "-s", cell, cwd=project, code=1, **site)
     run("tox", "r", "-q", "-e", cell, cwd=other, code=None, **site)
@@ -175,7 +174,6 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     (tmp_path / "test_good.py").write_text("def test(): pass\n")
     (tmp_path / "test_bad.py").write_text("import nothing_of_this_name\n")
     (tmp_path / ".cudalink").mkdir()
-
     # nox and the plugin of the site; uv makes the environments of the cells in a tenth of pip's time
     site = site | {"PATH": f"{site['PATH']}:{Path(sys.executable).parent}", "NOX_DEFAULT_VENV_BACKEND": "uv"}
 

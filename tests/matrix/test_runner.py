@@ -321,9 +321,7 @@ def test_a_cell_says_what_it_fetches(cell_of, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "cache"))
     cell, added, said = cell_of('ctk = "13.0"\ndriver = "12.9"'), [], []
     monkeypatch.setattr(toolchains, "add", lambda version, layout: added.append((version, layout)))
-
     assert runner.prepare(cell, tmp_path, said.append) == runner.environment(cell, tmp_path)
-
     assert added == list(cell.toolchains) == [("12.9", "libs")]
     folder = tmp_path / "cache" / "toolchains" / "12.9"
     assert said == [f"fetching the toolchain 12.9 (44 to 133 MB, once) into {folder}"]

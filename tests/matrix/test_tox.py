@@ -208,7 +208,6 @@ def test_versions_are_chosen_once(environment, project, monkeypatch, said) -> No
     for name in ("a", "a", "own"):
         ours.tox_on_install(environment(name))
     assert (chosen, said) == ([("a", project)], ["of a"])
-
     for error in (CellsError(["no such version"]), OSError("no such version")):
 
         def refuse(*_: object, error: Exception = error) -> None:

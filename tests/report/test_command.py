@@ -51,9 +51,7 @@ def records(tmp_path):
 def test_the_first_line_is_the_verdict(origins, subject):
     made = report()
     made.cells[0].origins = origins
-
     first = text.plain(made).splitlines()[0]
-
     assert first == f"{subject}1 test fails in every cell that ran it"
     assert len(first) <= 80
 
@@ -62,10 +60,8 @@ def test_sentences_fit_80_columns():
     """A long verdict goes on in the next line, and no word is cut."""
     made = report(violations=[ViolationRecord(text="v")], finished=False)
     made.missing = ["two"]
-
     lines = text.plain(made).splitlines()[: text.plain(made).splitlines().index("")]
     sentences = [line for line in lines if not re.match(r"cell  |one  ", line)]
-
     assert max(map(len, sentences)) <= 80
     assert " ".join(sentence.strip() for sentence in sentences).startswith(text.headline(made))
     assert len(text.headline(made)) > 80
@@ -76,7 +72,6 @@ def test_markdown_has_what_the_report_is_of():
     lines = text.markdown(report()).splitlines()
     assert lines[2] == "**solver at 0123456789: 1 test fails in every cell that ran it**"
     assert lines[4] == r"branch topic\|x · 2026-11-22T10:00:00Z · [CI run](https://ci.example/runs/1)"
-
     assert "CI run" not in text.markdown(report(origin=Origin(ci_url="https://h/) <b>")))
     assert text.markdown(report(origin=Origin())).splitlines()[4].startswith("**1** cell · ")
 
@@ -95,7 +90,6 @@ def test_a_pipe_gets_the_same_text_without_rich(records, tmp_path):
     whole = run_without((), "records", cwd=tmp_path)
     forms = [f"--{name}={name}" for name in ("markdown", "save")]
     bare = run_without(("rich", "jinja2"), "records", *forms, cwd=tmp_path)
-
     assert all((tmp_path / name).stat().st_size > 100 for name in ("markdown", "save"))
     assert (bare.returncode, bare.stderr) == (whole.returncode, whole.stderr)
     assert bare.stdout == whole.stdout == text.plain(merge([records]))
@@ -122,7 +116,6 @@ def test_a_pipe_gets_the_same_text_without_rich(records, tmp_path):
 def test_options_that_cannot_be_used(options, said, records, tmp_path, monkeypatch, browser, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "c.toml").write_text('[cells.one]\nctk = "13.0"\ndriver = "12.9"\ntags = ["nightly"]\n')
-
     assert cli.main(["report", "records", *options.split()]) == 2
     assert (capsys.readouterr().err, browser) == (f"cudalink report: {said}\n", [])
     assert cli.main(["report", "records", "--cells=c.toml", "--tags=nightly"]) == 1
@@ -131,9 +124,7 @@ def test_options_that_cannot_be_used(options, said, records, tmp_path, monkeypat
 @pytest.mark.parametrize(("options", "named"), [(["--html=page"], "--html"), (["--open"], "--open")])
 def test_the_page_without_jinja2_is_refused_before_the_work(options, named, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-
     assert cli.main(["report", "no/such/records", *options]) == 2
-
     assert capsys.readouterr().err == (
         f"cudalink report: {named} needs jinja2, which is not installed; "
         + install_command("pytest-cudalink[report]")
@@ -152,10 +143,8 @@ def browser(monkeypatch):
 def test_open_shows_the_page(records, tmp_path, monkeypatch, browser, capsys):
     """Without --html the page goes into .cudalink."""
     monkeypatch.chdir(tmp_path)
-
     assert cli.main(["report", "records", "--open", "-q", "--fail-on=none"]) == 0
     assert cli.main(["report", "records", "--open", "-q", "--html=page.html"]) == 1
-
     assert browser == [(tmp_path / ".cudalink/report.html").as_uri(), (tmp_path / "page.html").as_uri()]
     assert (tmp_path / ".cudalink/report.html").read_text() == (tmp_path / "page.html").read_text()
     browser.append("missing")
@@ -179,9 +168,7 @@ def test_a_wrong_folder_names_those_with_records(folder, records, tmp_path, monk
         os.mkfifo(tmp_path / name)
     (tmp_path / "link").symlink_to("records")
     monkeypatch.chdir(tmp_path)
-
     assert cli.main(["report", folder]) == 2
-
     words = capsys.readouterr().err
     assert words.endswith("; records are in project/.cudalink, records\n")
     assert words.count("\n") == 1
@@ -189,9 +176,7 @@ def test_a_wrong_folder_names_those_with_records(folder, records, tmp_path, monk
 
 def test_a_wrong_folder_where_nothing_has_records(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-
     assert cli.main(["report", "no-such"]) == 2
-
     assert capsys.readouterr().err == (
         "cudalink report: the path of records is no-such: No such file or directory; expected a folder, a record file "
         "or a saved report; correct the path, or run the cells first\n"
@@ -202,9 +187,7 @@ def test_without_a_folder_the_records_of_this_project_count(tmp_path, monkeypatc
     (tmp_path / ".cudalink").mkdir()
     write(tmp_path / ".cudalink", "two", {"a": "passed"})
     monkeypatch.chdir(tmp_path)
-
     assert cli.main(["report"]) == 0
-
     assert "1 cell, 1 test, 1 passed" in capsys.readouterr().out
 
 
@@ -217,9 +200,7 @@ def test_libraries_of_a_terminal_are_those_that_differ():
     """What every cell loaded explains no difference; with one cell all are shown. Other forms have all, with files."""
     first = libraries("one", ("libcuda.so.1", "13.0"), ("libnvJitLink.so.12", "12.9"))
     two = libraries("two", ("libcuda.so.1", "13.0"), ("libnvJitLink.so.13", "13.0"))
-
     shown = text.plain(MatrixReport([first, two]))
-
     assert shown.partition("\n\n")[2].splitlines() == [
         "CUDA libraries that only some cells loaded",
         "library             release  from    cells",
@@ -259,9 +240,7 @@ def test_several_older_reports_are_a_history(tmp_path, capsys):
     oldest, newest = saved(tmp_path, "x", "PFPF", 1), saved(tmp_path, "y", "FPPF", 2)
     now = saved(tmp_path, "now", "PPFF", 3)
     forms = ["--markdown", str(tmp_path / "markdown"), "--html", str(tmp_path / "html")]
-
     assert cli.main(["report", str(now), "--against", str(newest), "--against", str(oldest), *forms]) == 1
-
     out, err = capsys.readouterr()
     assert err == (
         "cudalink report: regressions: 1 (the older report does not have this failing test, crash, violation, finding "

@@ -58,9 +58,7 @@ def test_kinds(letters, kind):
 def test_a_test_whose_records_differ_is_flaky():
     """So is one that failed in one record of an older report; differing skips say nothing."""
     both = {"a": [["P", "x.jsonl"], ["F", "y.jsonl"]], "b": [["P", "x.jsonl"], ["S", "y.jsonl"]]}
-
     failures = {"a": [["F", "x.jsonl"], ["E", "y.jsonl"]]}
-
     assert kinds(report("PP"), report("PP", differing=both)) == {"a": ("flaky", "PP")}
     assert kinds(report("P"), report("E", differing=failures)) == {"a": ("new", "PE")}
     assert kinds(report("PP", differing=both), report("FP")) == {"a": ("flaky", "PF")}
@@ -71,7 +69,6 @@ def test_a_test_whose_records_differ_is_flaky():
 def test_cells_are_compared_by_name():
     old = MatrixReport([*report("P", "one").cells, *report("F", "two").cells, *report("F", "gone").cells])
     new = MatrixReport([*report("F", "two").cells, *report("F", "one").cells, *report("F", "fresh").cells])
-
     assert [(change.kind, change) for change in history([("old", old), ("new", new)]).changes] == [
         ("still", OutcomeChange("a", "two", "FF")),
         ("new", OutcomeChange("a", "one", "PF")),
@@ -82,9 +79,7 @@ def test_cells_are_compared_by_name():
 
 def test_each_report_has_its_name_origin_and_totals():
     reports = [report("PPF", started="2026-11-01T00:00:00Z"), report("PPP")]
-
     compared = history(list(zip(["old", "new"], reports, strict=True)))
-
     assert [report.name for report in compared.reports] == ["old", "new"]
     assert compared.reports[0].origin.started == "2026-11-01T00:00:00Z"
     assert [report.totals for report in compared.reports] == [{"P": 2, "F": 1}, {"P": 3}]
@@ -94,7 +89,6 @@ def test_each_report_has_its_name_origin_and_totals():
 def test_reports_are_sorted_by_date_where_all_have_one():
     first, second = report("P", started="2026-11-01T00:00:00Z"), report("P", started="2026-11-02T00:00:00Z")
     undated = report("P")
-
     assert [name for name, _ in in_order([("a", second), ("b", first)])] == ["b", "a"]
     assert [name for name, _ in in_order([("b", first), ("a", first)])] == ["b", "a"]
     assert [name for name, _ in in_order([("b", second), ("?", undated), ("a", first)])] == ["b", "?", "a"]

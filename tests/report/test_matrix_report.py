@@ -189,7 +189,6 @@ def test_which_failures_are_partial() -> None:
         for number, name in enumerate("ab")
     ]
     report = MatrixReport(cells)
-
     where = {test.test: "some" for test in report.partial}
     where |= dict.fromkeys(report.failing_everywhere, "every")
     where |= {test: "skipped" for test, _ in report.skipped_everywhere}

@@ -158,7 +158,6 @@ def test_keys_that_a_record_lacks(tmp_path) -> None:
     """Node ID and outcome are enough."""
     failed = {"event": "test", "nodeid": "t.py::t", "outcome": "failed"}
     cell = cell_of(lines(tmp_path / "x.jsonl", {"event": "run", "time": 5, "schema": 1}, failed, {"event": "end"}))
-
     assert cell == CellRun(
         "x",
         [str(tmp_path / "x.jsonl")],
@@ -175,7 +174,6 @@ def test_a_run_without_an_end(tmp_path) -> None:
     starts = [{"event": "start", "time": 5.5, "nodeid": name} for name in ("a", "b", "c")]
     crash = {"event": "crash", "time": 6.0, "nodeid": "b", "signal": "SIGSEGV"}
     cell = cell_of(lines(tmp_path / "c.jsonl", RUN, *starts, result("a"), crash))
-
     assert cell.outcomes == {"a": "P", "b": "C", "c": "C"}
     reasons = {test: detail.reason for test, detail in cell.details.items()}
     assert reasons == {
@@ -199,7 +197,6 @@ def test_lost_tests(tmp_path) -> None:
     cell = cell_of(lines(tmp_path / "c.jsonl", RUN, collected, result("t.py::a"), start, {**start, "nodeid": ""}))
     assert cell.lost == cell.without_result == ["t.py::c", "whole.txt"]
     assert cell.fault == "the run did not finish (2 tests recorded, 2 lost)"
-
     stopped = cell_of(lines(tmp_path / "d.jsonl", RUN, collected, result("t.py::a"), END))
     assert (stopped.lost, stopped.without_result) == ([], ["t.py::b", "t.py::c", "whole.txt"])
     assert stopped.fault == "the run stopped early: 3 tests not run"
@@ -259,7 +256,6 @@ def test_several_runs_in_one_file(tmp_path) -> None:
     start = {"event": "start", "time": 5.5, "nodeid": "cut"}
     events = (RUN, start, result("cut"), END, {**RUN, "cell": "d"}, result("new"))
     first, second = merge([lines(tmp_path / "c.jsonl", *events)]).cells
-
     assert (first.name, first.outcomes, first.finished, first.fault) == ("c", {"cut": "P"}, True, "")
     assert (second.name, second.outcomes, second.finished, second.damage) == ("d", {"new": "P"}, False, [])
 
@@ -395,7 +391,6 @@ def test_how_many_processes_read(files, processors, pool, tmp_path, monkeypatch)
     monkeypatch.setattr(module, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr("os.cpu_count", lambda: processors)
     Pool.made = []
-
     assert len(merge([tmp_path]).cells) == files
     assert Pool.made == ([] if pool is None else [pool])
 
@@ -420,7 +415,6 @@ def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
     lines(tmp_path / "a.jsonl", RUN, UNSTEERED, other, {**UNSTEERED, "nodeid": None}, {**END, "unlinked_modules": 2})
     lines(tmp_path / "b.jsonl", {**RUN, "time": 7.0}, UNSTEERED, {**END, "unlinked_modules": 1})
     (cell,) = merge([tmp_path]).cells
-
     assert {use.via for use in cell.unsteered} == {"cuda.bindings.nvjitlink"}
     assert [(use.where, use.forced, use.number) for use in cell.unsteered] == [
         ("helper.py:3", None, 2),
@@ -463,9 +457,7 @@ def test_progress_is_called_for_each_record(files, tmp_path):
     for number in range(files):
         lines(tmp_path / f"c{number}.jsonl", RUN, END)
     seen = []
-
     merge([tmp_path], progress=lambda *step: seen.append(step))
-
     assert seen == [(number, files) for number in range(1, files + 1)]
 
 

@@ -63,7 +63,6 @@ def test_reads_the_environment_of_each_ci_system(tmp_path, name):
 
 def test_prefers_the_name_that_the_project_declares(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "declared"\n')
-
     assert origin.find(tmp_path, variables("GitHub")).project == "declared"
     assert origin.find(tmp_path, {}).project == "declared"
 
@@ -73,7 +72,6 @@ def test_takes_the_name_of_the_folder_where_no_name_is_declared(tmp_path, conten
     root = tmp_path / "solver"
     root.mkdir()
     (root / "pyproject.toml").write_text(content)
-
     assert origin.find(root, {}) == Origin(project="solver")
 
 
@@ -115,14 +113,11 @@ def test_reads_each_kind_of_checkout(checkout, tmp_path):
     in_ci = origin.find(root, {"BUILDKITE": "true"})
     assert (in_ci.commit, in_ci.branch) == (commit, "main")
     assert origin.find(root, {"BUILDKITE": "true", "BUILDKITE_BRANCH": "topic"}).branch == "topic"
-
     git("pack-refs", "--all")
     assert not (root / ".git/refs/heads/main").exists()
     assert origin.find(root, {}).commit == commit
-
     git("worktree", "add", "-q", "-b", "topic/one", str(tmp_path / "tree"))
     assert origin.find(tmp_path / "tree", {}) == Origin("tree", commit, "topic/one", dirty=False)
-
     git("checkout", "-q", "--detach")
     assert origin.find(root, {}) == Origin("checkout", commit, dirty=False)
 
@@ -133,9 +128,7 @@ def test_says_that_a_checkout_has_changes(checkout):
     path = {"PATH": "/usr/bin:/bin", "GIT_DIR": "/nowhere"}
     (root / "record.jsonl").write_text("")
     assert origin.find(root, path).dirty is False
-
     (root / "file").write_text("22")
-
     assert origin.find(root, path).dirty is True
     assert origin.find(root, {"PATH": ""}) == Origin("checkout")  # git is not found
 
@@ -164,7 +157,6 @@ def test_branches(checkout, head, branch):
     root, commit, git = checkout
     git("update-ref", head, commit)
     git("symbolic-ref", "HEAD", head)
-
     assert checkouts.commit_and_branch(root) == (commit, branch)
 
 
@@ -199,7 +191,6 @@ def test_keeps_only_addresses_of_the_web_without_credentials(address, kept):
 def test_merges_what_is_common():
     first = Origin("solver", SHA, "main", "https://a/1", "2026-11-22T10:00:00Z", False)
     second = Origin("solver", SHA[::-1], "main", None, "2026-11-22T09:00:00Z", True)
-
     assert origin.merged([first, second]) == Origin("solver", None, "main", "https://a/1", second.started, True)
     assert origin.differing([first, second]) == ("commit",)
     assert origin.merged([first, Origin()]) == Origin("solver", SHA, "main", "https://a/1", first.started, None)
@@ -216,7 +207,6 @@ def test_a_time_outside_the_calendar_is_not_known(seconds):
 
 def test_the_first_record_of_a_run(tmp_path):
     run = origin.run_record(tmp_path, {"CUDALINK_CELL": "c"}, python="3.12.1")
-
     assert (run.cell, run.python, run.origin) == ("c", "3.12.1", Origin(tmp_path.name).record())
     assert run.platform == f"{sys.platform}-{platform.machine()}"
     assert re.fullmatch("[0-9a-f]{32}", run.run)
@@ -229,8 +219,6 @@ def test_the_plugin_records_the_origin(pytester, run_pytest, monkeypatch):
         monkeypatch.setenv(name, value)
     pytester.makepyfile("def test_a(): pass")
     pytester.makepyprojecttoml('[project]\nname = "solver"\n[tool.pytest.ini_options]\n')
-
     run_pytest("--cudalink-report=run.jsonl").assert_outcomes(passed=1)
-
     expected = Origin("solver", SHA, *SYSTEMS["GitHub"].split()[-2:]).record()
     assert records.read(pytester.path / "run.jsonl").run.origin == expected

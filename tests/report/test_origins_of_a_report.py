@@ -25,11 +25,9 @@ def test_a_report_has_the_origin_of_its_cells_and_keeps_it(tmp_path):
     of = Origin("solver", SHA, "main", "https://host/1", dirty=False).record()
     write(tmp_path, "a", 60.0, origin=of)
     write(tmp_path, "b", 30.0, origin={**of, "branch": "topic"})
-
     report = merge([tmp_path])
     (tmp_path / "saved.json").write_text(report.as_json())
     saved = MatrixReport.load(tmp_path / "saved.json")
-
     expected = Origin("solver", SHA, None, "https://host/1", "1970-01-01T00:00:30Z", False)
     assert report.origin == saved.origin == expected
     assert report.origins_differ == saved.origins_differ == ("branch",)
@@ -41,9 +39,7 @@ def test_shards_of_a_cell_that_are_of_different_commits_are_seen(tmp_path):
     (tmp_path / "one").mkdir()
     write(tmp_path, "a", 60.0, origin=of)
     write(tmp_path / "one", "a", 30.0, origin={**of, "commit": SHA[::-1]})
-
     report = merge([tmp_path])
-
     assert len(report.cells) == 1
     assert report.origins_differ == ("commit",)
 
@@ -51,14 +47,12 @@ def test_shards_of_a_cell_that_are_of_different_commits_are_seen(tmp_path):
 def test_a_record_without_an_origin_is_sound(tmp_path):
     """Records that an older version wrote have no origin, and neither have the reports that it saved."""
     write(tmp_path, "a", 60.0)
-
     report = merge([tmp_path])
     content = json.loads(report.as_json())
     for cell in content["cells"]:
         del cell["origins"]
     (tmp_path / "old.json").write_text(json.dumps(content))
     old = MatrixReport.load(tmp_path / "old.json")
-
     assert report.cells[0].fault == old.cells[0].fault == ""
     assert report.origin == Origin(started="1970-01-01T00:01:00Z")
     assert old.origin == Origin()
@@ -110,14 +104,11 @@ def test_an_address_in_a_saved_report_is_one_of_the_web(tmp_path):
     write(tmp_path, "a", 60.0, origin=Origin("solver", ci_url="https://host/1").record())
     text = merge([tmp_path]).as_json()
     (tmp_path / "saved.json").write_text(text.replace("https://host/1", "javascript:1"))
-
     assert MatrixReport.load(tmp_path / "saved.json").cells[0].origins[0].ci_url is None
 
 
 def test_an_origin_of_wrong_types_is_damage(tmp_path):
     write(tmp_path, "a", 60.0, origin={"project": 1, "commit": None, "branch": None, "ci_url": None, "dirty": None})
-
     cell = merge([tmp_path]).cells[0]
-
     why = "Expected `str | null`, got `int` - at `$.origin.project`"
     assert (cell.damage, cell.origins) == ([f"{tmp_path}/a.jsonl: line 1 is not a valid event 'run': {why}"], [])

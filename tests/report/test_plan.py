@@ -39,7 +39,6 @@ def test_the_next_cell_of_our_own_matrix() -> None:
     words = "either ctk 13.2, or driver 13.2, or nvjitlink 13.2"
     (partial,) = report.partial
     assert partial.explanation == f"{words}; run ctk-13.0-driver-13.2 to tell"
-
     elsewhere = "tests/toolkit/test_a.py::test"  # no cell with a driver runs this folder
     cells = [replace(cell, outcomes={elsewhere: cell.outcomes[TEST]}) for cell in report.cells]
     (partial,) = MatrixReport(cells, plan=report.plan).partial

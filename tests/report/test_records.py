@@ -117,9 +117,7 @@ def test_a_cut_file_is_readable(place, tmp_path_factory) -> None:
     at = round(place * len(content))
     path.write_bytes(content[:at])
     complete = content[:at].count(b"\n")
-
     record = read(path)
-
     # a line that lacks only its newline is complete
     lines = content.splitlines()
     whole = complete < len(lines) and content[:at].endswith(lines[complete])
@@ -145,7 +143,6 @@ def test_unfinished_test_is_named(tmp_path) -> None:
         for worker, attempt in (("gw0", 1), ("gw0", 2), ("gw1", 1)):
             writer.write(StartRecord(nodeid="a", worker=worker, attempt=attempt))
         writer.write(replace(TEST, nodeid="a"))
-
     assert [(start.worker, start.attempt) for start in read(path).unfinished] == [("gw0", 2), ("gw1", 1)]
 
 
@@ -431,14 +428,12 @@ def test_what_a_forked_child_has_of_a_record(tmp_path, monkeypatch) -> None:
     writer.write(EndRecord(exitstatus=0))
     record = read(path)
     assert (len(record.starts), record.end is not None) == (1, True)
-
     # without /proc it shares the lock, which is the run's
     monkeypatch.setattr("os.open", mock.Mock(side_effect=OSError(errno.ENOENT, "no /proc")))
     assert _holds_in_a_child(lambda: writer.close() is None)
     monkeypatch.undo()
     with pytest.raises(BlockingIOError):
         Writer(path, truncate=True)
-
     content = path.read_bytes()
     for program in (log, path):
         os.dup2(theirs := os.open(program, os.O_RDONLY), number)

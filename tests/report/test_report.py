@@ -43,7 +43,6 @@ def test_cells_that_may_be_missing(tmp_path, capsys) -> None:
     cells = tmp_path / "cells.toml"
     cells.write_text('[cells.ran]\n[cells."c-3.12"]\npython = "3.12"\n[cells."c-3.13"]\npython = "3.13"\n')
     command = ["report", str(tmp_path / "records"), "--cells", str(cells)]
-
     assert cli.main(command) == 1
     captured = capsys.readouterr()
     assert re.search(r"c-3\.12\s+no records: no Python 3\.12 here; install it\n", captured.out)
@@ -136,7 +135,6 @@ def test_pytest_and_the_report_say_the_same(pytester, run_pytest, tmp_path) -> N
     block, report = printed[:first], merge([file])
     assert block == printed[first : 2 * first]
     assert block[0].startswith("error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0")
-
     said = "2 tests fail in every cell that ran them; 1 test fails because it needs a GPU; 3 of 4 tests ran; "
     assert text.headline(report).endswith(f"{said}1 needs a GPU")
     assert "3 of 4 tests ran; 1 needs a GPU" in result.outlines
@@ -281,14 +279,12 @@ def test_rows_of_tables() -> None:
     ]
     assert views_of_cell["slowest"].rows == ((0.12, "t", "a"),)
     assert "steered" not in text.plain(MatrixReport([cell]))
-
     errors = [("F", Detail(text)) for text in "xxy"] + [("S", Detail("z")), ("F", Detail("w", "", SKEW))]
     cells = [
         CellRun(str(number), outcomes={"t": letter, "u": "F"}, details={"t": detail, "u": Detail("z")})
         for number, (letter, detail) in enumerate(errors)
     ]
     assert tables(*cells)["everywhere"].rows == (("t", "x (and 1 other error)"), ("u", "z"))
-
     changes = [OutcomeChange("t", "a", "PF"), OutcomeChange("u", "gone", "PF")]
     rows = (("t", "a", "passed", "failed"), ("u", "gone", "passed", "failed"))
     for number in (1, 2):

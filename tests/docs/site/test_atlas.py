@@ -49,7 +49,6 @@ def test_the_chooser_answers_as_the_command(
     look(browser, "atlas/index.html")
     answer, command = browser.run(f"{CHOOSE}({json.dumps(words)[1:-1]})")
     kind, producer, arch, library, consumer = words
-
     assert command == f"cudalink can-link {producer} {library}-{consumer} {kind} --arch {arch}"
     code = cli.main([*command.split()[1:], "--json"])
     (printed,) = json.loads(capsys.readouterr().out)["answers"]

@@ -211,7 +211,6 @@ def test_no_state_makes_the_page_wider_than_the_window(width, browser, every_sta
             """[...document.querySelectorAll('.facts td, .facts tbody th, .why, .message')]
                .filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.textContent)"""
         )
-
     assert {"unsteered", "crashed", "incomplete", "repeats"} <= {*browser.run(SECTIONS)}
     assert wide == []
     assert hidden == []
@@ -305,7 +304,6 @@ def test_a_cause_is_one_card(browser, tmp_path) -> None:
     browser.run(f"{card}.querySelector('[data-of] summary').click()")
     browser.run("new Promise((done) => setTimeout(done, 50))")
     assert browser.run(f"{card}.querySelector('details pre').innerText") == "what 0 printed"
-
     browser.run(SET.format("search", "skew_7"))
     assert browser.run(tests) == ["t.py::skew_7"]
     count = "document.querySelector('#{} .count').textContent"
