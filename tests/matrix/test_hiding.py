@@ -27,12 +27,8 @@ def _allows_namespaces() -> str:
     program = shutil.which("unshare")
     if program is None:
         return "there is no program unshare"
-    done = subprocess.run(
-        [program, "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [program, "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"the kernel refuses mount namespaces: {done.stderr.strip()}"
 
 
@@ -54,12 +50,9 @@ def start(*program: str, hidden, refuse: bool = False, cwd: Path, **env: str) ->
 def toolkit(tmp_path) -> Path:
     """A toolkit in an odd place, with a link to it as installers make."""
     folder = tmp_path / "odd" / "cuda-12.9"
-    (folder / "bin").mkdir(parents=True)
-    (folder / "lib64").mkdir()
-    (folder / "lib64" / "libnvrtc.so.12").write_text("")
-    nvcc = folder / "bin" / "nvcc"
-    nvcc.write_text("#!/bin/sh\n")
-    nvcc.chmod(0o755)
+    for name in ("lib64/libnvrtc.so.12", "bin/nvcc"):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).touch(mode=0o755)
     (folder.parent / "cuda").symlink_to(folder)
     return folder
 
@@ -95,13 +88,11 @@ def test_a_mount_namespace_hides_folders_and_files(toolkit, tmp_path) -> None:
 def test_without_namespaces_the_environment_hides_what_it_can(toolkit, tmp_path) -> None:
     """The variables are gone, and one sentence says what is not: the run is not told that all is well."""
     show = "import os; print(os.environ.get('CUDA_HOME'), os.environ['LD_LIBRARY_PATH'], os.environ['CUDALINK_HIDDEN'])"
-    done = start(
-        "python", "-c", show, hidden=[toolkit.parent / "c*"], refuse=True, cwd=tmp_path, **environment_of(toolkit)
-    )
+    patterns, environment = [toolkit.parent / "c*"], environment_of(toolkit)
+    done = start("python", "-c", show, hidden=patterns, refuse=True, cwd=tmp_path, **environment)
     home, path, text = done.stdout.split(" ", 2)
-    assert (home, path) == ("None", "/nowhere")
     hidden = hiding.Hidden.of(text)
-    assert (hidden.how, hidden.places, hidden.axis) == ("environment", (str(toolkit),), "environment only")
+    assert (home, path, hidden.how, hidden.places) == ("None", "/nowhere", "environment", (str(toolkit),))
     assert hidden.reason.startswith("no mount namespace: ")
     words = f"hidden by environment only ({hidden.reason}): {toolkit} still opens by its path"
     assert done.stderr.startswith(f"cudalink: {words}")
@@ -114,13 +105,8 @@ def test_without_namespaces_the_environment_hides_what_it_can(toolkit, tmp_path)
 def test_pytest_says_how_in_header_and_record(toolkit, tmp_path, refuse) -> None:
     """A cell of the ordinary kind starts pytest in the same way; header and record say which of the two happened."""
     (tmp_path / "test_it.py").write_text("def test(): pass\n")
-    done = start(
-        *(sys.executable, "-m", "pytest", "-p", "cudalink", "test_it.py", "--cudalink-report=one.jsonl"),
-        hidden=[toolkit],
-        refuse=refuse,
-        cwd=tmp_path,
-        **NO_AUTOLOAD,
-    )
+    command = [sys.executable, "-m", "pytest", "-p", "cudalink", "test_it.py", "--cudalink-report=one.jsonl"]
+    done = start(*command, hidden=[toolkit], refuse=refuse, cwd=tmp_path, **NO_AUTOLOAD)
     assert done.returncode == 0, done.stdout + done.stderr
     how = "environment only" if refuse else "a mount namespace"
     run = read(tmp_path / "one.jsonl").run
@@ -133,14 +119,11 @@ def test_pytest_says_how_in_header_and_record(toolkit, tmp_path, refuse) -> None
     ("before", "after"),
     [
         ("{t}/lib64:/usr/lib", "/usr/lib"),
-        ("/usr/lib", "/usr/lib"),
         ("{t}", None),
         ("{t}/a:{t}/b", None),
         ("{t}-other", "{t}-other"),
         ("{t}:", None),
-        ("", ""),
-        ("word", "word"),
-        ("/usr/lib:", "/usr/lib:"),
+        *((kept, kept) for kept in ("", "word", "/usr/lib", "/usr/lib:")),
     ],
 )
 def test_variables_that_lead_to_a_place(before, after, tmp_path, monkeypatch) -> None:
@@ -183,9 +166,8 @@ def test_words_of_each_way(how) -> None:
     axis, sentence = HIDDEN[how]
     hidden = hiding.Hidden(how, ("/a", "/b"), ("more", "x"), "why")
     assert (hidden.axis, str(hidden)) == (axis, sentence)
-    assert str(hiding.Hidden(how, ("/a", "/b"), (), "why")) == sentence.removesuffix("; more, x")
+    assert str(hiding.Hidden(how, ("/a", "/b"), reason="why")) == sentence.removesuffix("; more, x")
     assert hiding.Hidden.of(hidden.as_json()) == hidden
-    assert hiding.Hidden("nothing") == hiding.Hidden("nothing", (), (), "")
     many = str(hiding.Hidden(how, tuple(f"/p/{number}" for number in range(5)), (), "why"))
     assert how == "nothing" or ": /p/0, /p/1, /p/2 and 2 more" in many
     assert how != "environment" or str(hiding.Hidden(how, ("/a",), (), "why")).endswith("/a still opens by its path")

@@ -180,16 +180,3 @@ def test_how_large_a_file_may_be(tmp_path) -> None:
         load_cells(tmp_path / "c.toml")
     assert str(raised.value) == f"{tmp_path}/c.toml:1: is a folder, a pipe or a device; expected a regular file"
     assert str(CellsError(["a", "b"])) == "a\nb"
-
-
-@pytest.mark.parametrize("verb", ["list", "github"])
-@pytest.mark.parametrize("tags", ["nope", "skew,nope", "!nope"])
-def test_unknown_tags(verb: str, tags: str, tmp_path, capsys) -> None:
-    """A tag that no cell has is an error with the known ones; tags that follow from values are always known."""
-    path = tmp_path / "c.toml"
-    path.write_text('[cells.a]\nctk = "13.0"\ndriver = "13.2"\ntags = ["mine"]\n')
-    assert cli.main(["matrix", verb, "--file", str(path), "--tags", tags]) == 2
-    assert f"no cell of {path} has the tag 'nope'; known: mine, skew" in capsys.readouterr().err
-    assert cli.main(["matrix", verb, "--file", str(path), "--tags", "!gpu"]) == 0
-    assert '"a"' in (out := capsys.readouterr().out) or out.startswith("a ")
-    assert cli.main(["matrix", verb, "--file", str(path), "--tags", "gpu"]) == 2

@@ -68,43 +68,22 @@ def test_versions_that_do_not_exist(project) -> None:
         chosen(project, 'resolution = "lowest-direct"\npackages = { one = "7" }')
 
 
-@pytest.fixture
-def held_back(project) -> Path:
-    """A project whose requirement has an old release only where the cell's packages are: beside one<2."""
+@pytest.mark.parametrize(("keys", "older"), [("", {"one": "2.0"}), ('packages = ["one<2"]', {}),
+                                             ("groups = ['test']\ninstall = 'none'", {"one": "2.0"})])  # fmt: skip
+def test_a_package_that_is_older_because_of_the_toolkit(project, keys, older) -> None:
+    """The release that there would be without it is noted for the run; nothing is where the cell limits the version."""
     (project / "pyproject.toml").write_text(
         '[project]\nname = "p"\nversion = "1"\ndependencies = ["two", "one"]\n'
         '[dependency-groups]\ntest = [{ include-group = "more" }]\nmore = ["one>=1.0"]\n'
     )
-    return project
-
-
-def newer(project: Path, text: str) -> tuple[dict[str, str], list[str]]:
-    """What is noted for a cell, and the lines of the header where 1.1 and 0.2 are installed."""
-    file = project / "cells.toml"
-    file.write_text(f"[toolkits.'13.0']\npackages = ['two==0.2']\n[cells.a]\nctk = '13.0'\n{text}\n")
+    file = project / "cells.toml"  # its toolkit holds `one` back, beside two==0.2
+    file.write_text(f"[toolkits.'13.0']\npackages = ['two==0.2']\n[cells.a]\nctk = '13.0'\n{keys}\n")
     (cell,) = load_cells(file)
     runner.note_newer(cell, project)
     facts = cell_facts({"one": "1.1", "two": "0.2"}.get, runner.environment(cell, project))
-    return dict(facts.older), facts.lines
-
-
-def test_a_package_that_is_older_because_of_the_toolkit(held_back) -> None:
-    """The run says which release there would be without it, in header and record; parts of the toolkit do not count."""
-    older, lines = newer(held_back, "")
-    assert older == {"one": "2.0"}
-    assert [line.partition(":")[0] for line in lines] == [
-        "one 1.1 is older than 2.0, the release without this cell's toolkit"
-    ]
-    (cell,) = load_cells(held_back / "cells.toml")
-    versions = cell_facts({"one": "1.1"}.get, runner.environment(cell, held_back)).versions
-    assert (versions["one"]["requested"], versions["one"]["found"]) == ("2.0, as without the toolkit", "1.1")
-    assert CellRun("a", versions=dict(versions)).mismatches == [("one", "2.0, as without the toolkit", "1.1")]
-    assert newer(held_back, "groups = ['test']\ninstall = 'none'")[0] == {"one": "2.0"}
-
-
-def test_a_package_that_is_older_because_the_cell_says_so(held_back) -> None:
-    """Nothing is said of versions that the cell limits."""
-    assert newer(held_back, 'packages = ["one<2"]')[0] == {}
+    assert facts.older == older
+    requested = [(name, f"{newer}, as without the toolkit", "1.1") for name, newer in older.items()]
+    assert CellRun("a", versions=dict(facts.versions)).mismatches == requested
 
 
 def test_a_run_says_what_was_noted(pytester, run_pytest, monkeypatch) -> None:
@@ -167,37 +146,29 @@ def test_facts_of_a_cell(noted) -> None:
     }
     plain = cell_facts(INSTALLED.get, noted | {"CUDALINK_CELL_KEYS": json.dumps(KEYS)}, NOTHING)
     assert plain == CellFacts(axes, facts.versions, older={"old": "1.1"})
-    assert facts.lines == [
-        (
-            "cell: ctk 13.0, one 2.0, two 0.1, three 1.5 (requested 1.*), four 4 (requested lowest), "
-            "gone none (requested 1)"
-        ),
-        "nothing to hide: no file has such a name",
-        (
-            "old 1.0 is older than 1.1, the release without this cell's toolkit: a requirement does not fit the "
-            "toolkit; `cudalink matrix check` names extras of another CUDA release"
-        ),
-    ]
+    cell, hidden, older = facts.lines
+    asked = "three 1.5 (requested 1.*), four 4 (requested lowest), gone none (requested 1)"
+    assert (cell, hidden) == (f"cell: ctk 13.0, one 2.0, two 0.1, {asked}", str(NOTHING))
+    assert older == (
+        "old 1.0 is older than 1.1, the release without this cell's toolkit: a requirement does not fit the toolkit; "
+        "`cudalink matrix check` names extras of another CUDA release"
+    )
 
 
 UNSEEN = "not hidden: pytest was not started as the runners of the matrix start it"
+HIDES = {"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}'}
 
 
 @pytest.mark.parametrize(
     ("environment", "hidden", "lines"),
     [
-        ({"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}'}, "not hidden", [UNSEEN]),
-        ({"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}', "CUDALINK_HIDDEN": ""}, "not hidden", [UNSEEN]),
-        (
-            {"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}', "CUDALINK_HIDDEN": NOTHING.as_json()},
-            "nothing to hide",
-            ["nothing to hide: no file has such a name"],
-        ),
-        ({"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}', "CUDALINK_HIDDEN": "[]"}, None, []),
+        (HIDES, "not hidden", [UNSEEN]),
+        (HIDES | {"CUDALINK_HIDDEN": ""}, "not hidden", [UNSEEN]),
+        (HIDES | {"CUDALINK_HIDDEN": NOTHING.as_json()}, "nothing to hide", [str(NOTHING)]),
+        (HIDES | {"CUDALINK_HIDDEN": "[]"}, None, []),
         ({"CUDALINK_CELL_KEYS": "{", "CUDALINK_HIDDEN": NOTHING.as_json()}, None, []),
         ({"CUDALINK_CELL_KEYS": '{"no": "key"}'}, None, []),
         ({"CUDALINK_HIDDEN": NOTHING.as_json(), "CUDALINK_CELL": "a"}, None, []),
-        ({}, None, []),
     ],
 )
 def test_facts_of_what_is_hidden(environment, hidden, lines) -> None:
