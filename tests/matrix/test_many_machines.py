@@ -51,7 +51,10 @@ def record(path: Path, cell: str, *seconds: float | None) -> Path:
 
 
 def test_durations(tmp_path) -> None:
-    """Each cell has the seconds of its newest run; a run that did not finish and a damaged record say nothing."""
+    """Each cell has the seconds of its newest run; a run that did not finish and a damaged record say nothing.
+
+    The name of a file counts where the record has no cell.
+    """
     record(tmp_path / "old" / "a.jsonl", "a", 5.0)
     folder = tmp_path / "new"
     record(folder / "deeper" / "a.jsonl", "a", 7.0, 3.0)
@@ -60,18 +63,13 @@ def test_durations(tmp_path) -> None:
     file = record(tmp_path / "d.jsonl", "d", 4.0)
     (folder / "damaged.jsonl").write_bytes(b'{"event": "run", "time": "never"}\n{"event": "end"\n')
     (folder / "notes.txt").write_text("no record")
+    (folder / "empty.jsonl").touch()
+    record(folder / "other.json", "other", 6.0)
+    record(folder / "x.jsonl", "e", 6.0)
+    damaged = record(folder / "f.jsonl", "f", 5.0)
+    damaged.write_bytes(damaged.read_bytes().replace(b"\n", b"\ndamaged\n", 1))
     assert read_durations([tmp_path / "old"]) == {"a": 5.0}
-    assert read_durations([folder, tmp_path / "old", file]) == {"a": 3.0, "c": 2.0, "d": 4.0}
-
-
-def test_durations_of_damaged_records(tmp_path) -> None:
-    """A damaged line of a test is not read, a file without a run is left out, and so is a file of another kind."""
-    file = record(tmp_path / "a.jsonl", "a", 5.0)
-    first, *rest = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(first + b"damaged\n" + b"".join(rest))
-    (tmp_path / "empty.jsonl").touch()
-    record(tmp_path / "other.json", "a", 6.0)
-    assert read_durations([tmp_path]) == {"a": 5.0}
+    assert read_durations([folder, tmp_path / "old", file]) == {"a": 3.0, "c": 2.0, "d": 4.0, "e": 6.0, "f": 5.0}
 
 
 def test_durations_of_runs_that_began_together(tmp_path) -> None:
@@ -80,10 +78,6 @@ def test_durations_of_runs_that_began_together(tmp_path) -> None:
         file = record(tmp_path / f"{name}.jsonl", name[0], seconds)
         file.write_bytes(re.sub(rb'"time": [\d.]+', b'"time": 7.0', file.read_bytes()))
     assert read_durations([tmp_path]) == {"a": 2.0, "b": 2.0}
-
-
-def test_the_cell_of_a_record_counts_and_not_the_name_of_its_file(tmp_path) -> None:
-    assert read_durations([record(tmp_path / "x.jsonl", "a", 5.0)]) == {"a": 5.0}
 
 
 @pytest.fixture

@@ -65,16 +65,11 @@ def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
 
 def test_a_project_as_far_as_its_file_says_it(tmp_path) -> None:
     assert Project.read(tmp_path) == Project()
-    assert (Project().name, Project().requires_python) == ("", "")
     file = tmp_path / "pyproject.toml"
     file.write_text("[tool.x]\n[other]\n")
     project = Project.read(tmp_path)
-    assert (project.name, project.requires_python, [*project.tables], [*project.tools]) == (
-        "",
-        "",
-        ["tool", "other"],
-        ["x"],
-    )
+    assert (project.name, project.requires_python) == ("", "")
+    assert ([*project.tables], [*project.tools]) == (["tool", "other"], ["x"])
     file.write_text('[project]\nname = "p"\nrequires-python = ">=3.11"\n')
     project = Project.read(tmp_path)
     assert (project.name, project.requires_python, project.tools) == ("p", ">=3.11", ())
@@ -107,55 +102,36 @@ def test_a_project_of_poetry_before_its_release_2(tmp_path) -> None:
 
 
 NEEDS = "[options]\ninstall_requires =\n  x>1\n  y\n"
+CFG = f"[metadata]\nname = a%b\n{NEEDS}[options.extras_require]\ntest =\n  pytest\n  a\ncu12 = x\n"
+SETUP = """from setuptools import setup
+NEED = ['pytest']
+A = B = []
+x.y = []
+f(name='f')
+def main():
+    setup(name='b', extras_require={'test': NEED, 'dev': f(), **MORE, 'docs': ['sphinx'], 'a': A})
+main()
+quit(1)
+"""
+SUMS = """N = ['x>1', 'y']
+setup(name='e', install_requires=N, extras_require=dict(dev=N + ['b'], x=f() + N, y=N * 2, **MORE))
+"""
+DYNAMIC = '[project]\nname = "d"\ndynamic = ["dependencies", "optional-dependencies"]\n'
+SETUP_TEST = "setup(name='e', extras_require={'test': []})"
 
 
 @pytest.mark.parametrize(
     ("files", "name", "extras"),
     [
-        (
-            {
-                "setup.cfg": f"[metadata]\nname = a%b\n{NEEDS}[options.extras_require]\n"
-                "test =\n  pytest\n  a\ncu12 = x\n"
-            },
-            "a%b",
-            {"test": ["", "pytest", "a"], "cu12": ["x"]},
-        ),
-        (
-            {
-                "setup.py": "from setuptools import setup\nNEED = ['pytest']\nA = B = []\nx.y = []\nf(name='f')\n"
-                "def main():\n    setup(name='b',\n        extras_require={'test': NEED, 'dev': f(), **MORE, 'docs': "
-                "['sphinx'], 'a': A})\nmain()\nquit(1)\n"
-            },
-            "b",
-            {"test": ["pytest"], "dev": None, "docs": ["sphinx"], "a": None},
-        ),
-        (
-            {"setup.py": "setuptools.setup(name=NAME, extras_require=read())", "setup.cfg": "[metadata]\nname=c"},
-            "c",
-            {},
-        ),
-        (
-            {
-                "setup.py": "N = ['x>1', 'y']\nsetup(name='e', install_requires=N,"
-                "extras_require=dict(dev=N + ['b'], x=f() + N, y=N * 2, **MORE))"
-            },
-            "e",
-            {"dev": ["x>1", "y", "b"], "x": None, "y": None},
-        ),
+        ({"setup.cfg": CFG}, "a%b", {"test": ["", "pytest", "a"], "cu12": ["x"]}),
+        ({"setup.py": SETUP}, "b", {"test": ["pytest"], "dev": None, "docs": ["sphinx"], "a": None}),
+        ({"setup.py": "x.setup(name=NAME, extras_require=read())", "setup.cfg": "[metadata]\nname=c"}, "c", {}),
+        ({"setup.py": SUMS}, "e", {"dev": ["x>1", "y", "b"], "x": None, "y": None}),
         ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
         ({"setup.py": "setup(name=3)", "pyproject.toml": "[tool.poetry]\ndependencies.python = '>=3 || 2'"}, "", {}),
-        ({"setup.py": "setup(name=3)"}, "", {}),
         ({"pyproject.toml": "[project]\nversion = '1'"}, "", {}),
-        (
-            {
-                "pyproject.toml": '[project]\nname = "d"\ndynamic = ["dependencies", "optional-dependencies"]\n',
-                "setup.cfg": NEEDS,
-                "setup.py": "setup(name='e', extras_require={'test': []})",
-            },
-            "d",
-            {"test": []},
-        ),
-        ({"pyproject.toml": '[project]\nname = "d"\n', "setup.py": "setup(extras_require={'test': []})"}, "d", {}),
+        ({"pyproject.toml": DYNAMIC, "setup.cfg": NEEDS, "setup.py": SETUP_TEST}, "d", {"test": []}),
+        ({"pyproject.toml": '[project]\nname = "d"\n', "setup.py": SETUP_TEST}, "d", {}),
     ],
 )
 def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
@@ -202,11 +178,6 @@ def test_extras_come_in_the_order_of_their_names(tmp_path, warned) -> None:
     assert [need.where for need in requirements(cell, Project.read(tmp_path))] == [f"extra {name}" for name in names]
 
 
-def test_a_file_without_a_project_lacks_no_extra(warned) -> None:
-    """It has settings of tools only, and its cells may install something else."""
-    assert warned('[cells.a]\nextras = ["test"]', "[tool.x]\n") == []
-
-
 def test_the_extras_of_a_requirement_are_named_in_order(warned) -> None:
     """So that the output is the same in every run."""
     names = ["ctk-12", "cu-12", "cu12", "cu12x", "cuda-12", "cuda12", "cuda12x"]
@@ -232,39 +203,30 @@ def test_each_cell_has_the_extra_of_its_toolkit(warned) -> None:
     assert warned(axes, PROJECT + "cu12 = []\ncu13 = []\n") == []
 
 
+OF_GROUP = OLD.format("jax[cuda12] (group t of pyproject.toml)", "jax") + MOVE.format("groups")
+OF_PACKAGES = OLD.format("a[cu12] (packages)", "a") + "write 'a[cu{major}]', which each cell fills in"
+LACKS_EXTRA = LACKS.format("extra", "is installed for it", "project.optional-dependencies", "extras")
+LACKS_GROUP = LACKS.format("dependency group", "can be installed", "dependency-groups", "groups")
+
+
+def of_dependencies(package: str, extra: str) -> str:
+    """The warning of an extra in the dependencies of the project."""
+    return OLD.format(f"{package}[{extra}] (dependencies of pyproject.toml)", package) + MOVE.format("extras")
+
+
 @pytest.mark.parametrize(
     ("cells", "project", "expected"),
     [
-        (
-            "",
-            'dependencies = ["numba-cuda[cu12]>=0.1"]',
-            OLD.format("numba-cuda[cu12] (dependencies of pyproject.toml)", "numba-cuda") + MOVE.format("extras"),
-        ),
-        (
-            'groups = ["t"]',
-            '[dependency-groups]\nt = ["jax[cuda12]"]',
-            OLD.format("jax[cuda12] (group t of pyproject.toml)", "jax") + MOVE.format("groups"),
-        ),
-        (
-            'packages = ["a[cu12]"]',
-            "",
-            OLD.format("a[cu12] (packages)", "a") + "write 'a[cu{major}]', which each cell fills in",
-        ),
+        ("", 'dependencies = ["numba-cuda[cu12]>=0.1"]', of_dependencies("numba-cuda", "cu12")),
+        ('groups = ["t"]', '[dependency-groups]\nt = ["jax[cuda12]"]', OF_GROUP),
+        ('packages = ["a[cu12]"]', "", OF_PACKAGES),
         ('extras = ["cu12"]', "optional-dependencies = { cu12 = [] }", OTHER),
         ('groups = ["cu12"]', "[dependency-groups]\ncu12 = []", OTHER.replace("extras", "groups")),
-        (
-            'extras = ["test"]',
-            "",
-            LACKS.format("extra", "is installed for it", "project.optional-dependencies", "extras"),
-        ),
-        ('groups = ["test"]', "", LACKS.format("dependency group", "can be installed", "dependency-groups", "groups")),
+        ('extras = ["test"]', "", LACKS_EXTRA),
+        ('groups = ["test"]', "", LACKS_GROUP),
         ("", "dependencies = [\"a[cu12]; python_version < '3'\"]", ""),
         ("", "dependencies = [\"a[cu12]; extra == 'x'\"]", ""),
-        (
-            "",
-            "dependencies = [\"a[cu12]; python_version > '3' and extra == ''\"]",
-            OLD.format("a[cu12] (dependencies of pyproject.toml)", "a") + MOVE.format("extras"),
-        ),
+        ("", "dependencies = [\"a[cu12]; python_version > '3' and extra == ''\"]", of_dependencies("a", "cu12")),
         ("", 'dependencies = ["a[cu13,fast]"]', ""),
         ('extras = ["cu13"]', 'dynamic = ["optional-dependencies"]', ""),
         ('extras = ["test"]\ninstall = "none"', "", ""),
@@ -274,6 +236,8 @@ def test_warnings(warned, cells, project, expected) -> None:
     """The cell, what does not fit, why that matters and what to write; nothing where all fits."""
     said = warned(f'[cells.a]\nctk = "13.0"\n{cells}', f'[project]\nname = "p"\nversion = "1"\n{project}\n')
     assert said == ([f"a: {expected}"] if expected else [])
+    # a file that has settings of tools only: its cells may install something else
+    assert warned('[cells.a]\nextras = ["test"]', "[tool.x]\n") == []
 
 
 def test_the_command_warns(tmp_path, monkeypatch, capsys) -> None:

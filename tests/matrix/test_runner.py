@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -13,15 +14,7 @@ from pytest_cudalink import toolchains
 from pytest_cudalink.compat.settings_table import OPTIONS
 from pytest_cudalink.matrix import CellsError, load_cells, runner
 from pytest_cudalink.report import read
-from pytest_cudalink.report.records import (
-    CrashRecord,
-    EndRecord,
-    ExitRecord,
-    RunRecord,
-    StartRecord,
-    TestRecord,
-    Writer,
-)
+from pytest_cudalink.report import records as rec
 from pytest_cudalink.versions import CudaVersion
 
 PROJECT = """[project]
@@ -46,18 +39,18 @@ def cell_of(tmp_path, monkeypatch):
     return make
 
 
-@pytest.fixture
-def cell(cell_of, tmp_path):
-    """A cell with tests of its own, in a project that has the folder."""
-    for name in ("tests", "slow", "out"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "out" / "there.json").touch()
-    return cell_of('tests = ["-n", "2", "tests"]')
+#: Arguments that name what is to be run.
+PATHS = [
+    *(["tests"], ["slow"], ["-x", "tests"], ["tests/nothing.py"], ["test_x.py::test_y"], ["-k", "a", "slow"]),
+    *(["missing.py"], ["--lf", "slow"], ["--lf", "tests/nothing.py"], ["--maxfail=1", "slow/x"], ["../elsewhere"]),
+    *(["--lf", "x::y"], ["x::y"]),
+]
 
 
 @pytest.mark.parametrize(
     "options",
     [
+        *PATHS,
         *([], ["-x"], ["-k", "link"], ["-k", "tests"], ["-m", "slow", "-x"], ["--maxfail", "1"], ["-n", "0"]),
         *(["--ignore", "tests/slow"], ["--deselect", "tests/a.py::b"], ["--ignore=tests/slow"], ["-rA", "-q"]),
         *(["--html", "out/a.html"], ["--benchmark-json", "out/there.json"], ["--of-a-plugin", "out/there.json", "-x"]),
@@ -65,22 +58,16 @@ def cell(cell_of, tmp_path):
         *([option.flag, "out/there.json"] for option in OPTIONS if option.flag),
     ],
 )
-def test_options_are_added(options: list[str], cell, tmp_path) -> None:
-    """Options and their values come after the cell's arguments, also where a value is the name of a folder."""
-    assert runner.arguments(cell, options, tmp_path) == ["-n", "2", "tests", *options]
+def test_options_are_added_and_a_path_replaces(options: list[str], cell_of, tmp_path) -> None:
+    """Options and their values come after the cell's arguments, also where a value is the name of a folder.
 
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        *(["tests"], ["slow"], ["-x", "tests"], ["tests/nothing.py"], ["test_x.py::test_y"], ["-k", "a", "slow"]),
-        *(["missing.py"], ["--lf", "slow"], ["--lf", "tests/nothing.py"], ["--maxfail=1", "slow/x"], ["../elsewhere"]),
-        *(["--lf", "x::y"], ["x::y"]),
-    ],
-)
-def test_a_path_replaces(options: list[str], cell, tmp_path) -> None:
-    """A path, also a misspelt one, is run instead of the cell's tests."""
-    assert runner.arguments(cell, options, tmp_path) == options
+    A path, also a misspelt one, is run instead of the cell's tests.
+    """
+    for name in ("tests", "slow", "out"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "out" / "there.json").touch()
+    cell = cell_of('tests = ["-n", "2", "tests"]')
+    assert runner.arguments(cell, options, tmp_path) == [*([] if options in PATHS else ["-n", "2", "tests"]), *options]
 
 
 STEPS = [sys.executable, "-m", "pytest_cudalink.cli.bare_cell"]
@@ -296,12 +283,7 @@ def test_a_python_that_is_missing(cell_of, monkeypatch) -> None:
     """A name on the PATH is asked whether it starts; a cell without a Python takes any."""
     assert runner.python_missing(cell_of()) == ""
     cell, programs = cell_of('python = "3.13"'), {"python3.13": "/p"}
-    ran: list[tuple[object, ...]] = []
-
-    def run(command, *, capture_output, check):
-        ran.append((command, capture_output, check))
-        return SimpleNamespace(returncode=len(ran) - 1)
-
+    run = mock.Mock(side_effect=[SimpleNamespace(returncode=0), SimpleNamespace(returncode=1)])
     monkeypatch.setattr(runner.shutil, "which", programs.get)
     monkeypatch.setattr(runner.subprocess, "run", run)
     assert runner.python_missing(cell) == ""
@@ -310,10 +292,9 @@ def test_a_python_that_is_missing(cell_of, monkeypatch) -> None:
         "--allow-missing=a"
     )
     assert runner.python_missing(cell) == words
-    assert ran == [(["/p", "-c", ""], True, False)] * 2
+    assert run.mock_calls == [mock.call(["/p", "-c", ""], capture_output=True, check=False)] * 2
     programs.clear()
     assert runner.python_missing(cell) == words
-    assert len(ran) == 2
 
 
 def test_a_cell_says_what_it_fetches(cell_of, tmp_path, monkeypatch) -> None:
@@ -367,10 +348,10 @@ def test_notes_of_a_cell(cell_of, tmp_path) -> None:
     assert runner.notes([folder])["b"] == "h"
 
 
-BEGAN = [RunRecord(run="r", cell="a"), StartRecord(nodeid="t.py::a")]
-ENDED = [RunRecord(run="r", cell="a"), EndRecord(exitstatus=1, duration=1.0, counts={})]
+BEGAN = [rec.RunRecord(run="r", cell="a"), rec.StartRecord(nodeid="t.py::a")]
+ENDED = [rec.RunRecord(run="r", cell="a"), rec.EndRecord(exitstatus=1, duration=1.0, counts={})]
 ADVICE = "; run with --cudalink-processes=isolated or restarted, so that a crash ends one test only"
-ABORT = CrashRecord(nodeid="t.py::a", signal="SIGABRT", exitcode=None)
+ABORT = rec.CrashRecord(nodeid="t.py::a", signal="SIGABRT", exitcode=None)
 
 
 @pytest.mark.parametrize(
@@ -379,11 +360,11 @@ ABORT = CrashRecord(nodeid="t.py::a", signal="SIGABRT", exitcode=None)
         (BEGAN, -6, "pytest was killed by SIGABRT (t.py::a)", [("t.py::a", "SIGABRT", None)]),
         (BEGAN, 0, "pytest ended with exit code 0 (t.py::a)", [("t.py::a", None, 0)]),
         ([*BEGAN, ABORT], -6, "pytest was killed by SIGABRT (t.py::a)", [("t.py::a", "SIGABRT", None)]),
-        ([*BEGAN, StartRecord(nodeid="t.py::b"), ABORT], 3, "pytest ended with exit code 3 (t.py::b)",
+        ([*BEGAN, rec.StartRecord(nodeid="t.py::b"), ABORT], 3, "pytest ended with exit code 3 (t.py::b)",
          [("t.py::a", "SIGABRT", None), ("t.py::b", None, 3)]),
         (BEGAN[:1], 137, "pytest was killed by SIGKILL (outside tests)", [(None, "SIGKILL", None)]),
         (ENDED, 1, "", []),
-        ([BEGAN[0], EndRecord(exitstatus=0), ExitRecord(exitcode=1)], 1, "", []),
+        ([BEGAN[0], rec.EndRecord(exitstatus=0), rec.ExitRecord(exitcode=1)], 1, "", []),
         (ENDED, 0, "pytest ended with exit code 0 (after the last test)", [(None, None, 0)]),
         ([BEGAN[0], BEGAN[1], ENDED[1]], -11, "pytest was killed by SIGSEGV (after the last test)",
          [(None, "SIGSEGV", None)]),
@@ -398,7 +379,7 @@ def test_how_a_run_ended(cell_of, tmp_path, records, code, words, crashes) -> No
     if records is None:
         file.mkdir()
     elif records:
-        with Writer(file) as writer:
+        with rec.Writer(file) as writer:
             for record in records:
                 writer.write(record)
     else:
@@ -416,8 +397,8 @@ def test_how_a_run_ended(cell_of, tmp_path, records, code, words, crashes) -> No
 def test_a_run_that_is_red_without_a_failing_test(cell_of, tmp_path, outcome, code, output) -> None:
     """As for a limit of coverage: the record gets the exit code and the last lines, unless a test says it."""
     cell, file = cell_of(), tmp_path / ".cudalink" / "a.jsonl"
-    with Writer(file) as writer:
-        for record in (BEGAN[0], TestRecord(nodeid="t.py::a", outcome=outcome), EndRecord(exitstatus=code)):
+    with rec.Writer(file) as writer:
+        for record in (BEGAN[0], rec.TestRecord(nodeid="t.py::a", outcome=outcome), rec.EndRecord(exitstatus=code)):
             writer.write(record)
     assert runner.conclude(cell, tmp_path, code, "1 passed\n\x1b[31mFAIL\x1b[0m\n") == ""
     ended = read(file).exit
@@ -476,11 +457,8 @@ def test_errors_that_nobody_reads(monkeypatch) -> None:
         time.sleep(0.2)
         return select(*waited)
 
-    def refuse(*_: object) -> None:
-        raise BrokenPipeError
-
     monkeypatch.setattr(runner, "select", SimpleNamespace(select=late))
-    monkeypatch.setattr(runner.os, "write", refuse)
+    monkeypatch.setattr(runner.os, "write", mock.Mock(side_effect=BrokenPipeError))
     end = bytearray()
     with runner.copied(end) as stderr:
         subprocess.run([sys.executable, "-c", "import os; os.write(2, b'x')"], stderr=stderr, check=True)

@@ -1,8 +1,10 @@
 """The environments of tox for cells: their settings besides the project's, and what is said of one that fails."""
 
 import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -103,13 +105,8 @@ def test_settings_of_each_cell(read, project, said) -> None:
     assert environments["a"]["deps"].lines() == ["pytest-cudalink", "numpy", pins]
     assert environments["hides"]["deps"].lines() == ["pytest-cudalink"]
     assert environments["bare"]["deps"].lines() == []
-    assert {name: environments[name]["package"] for name in cells} == {
-        "a": "editable",
-        "bare": "wheel",
-        "hides": "skip",
-        "first": "wheel",
-        "second": "editable",
-    }
+    packages = {"a": "editable", "bare": "wheel", "hides": "skip", "first": "wheel", "second": "editable"}
+    assert {name: environments[name]["package"] for name in cells} == packages
     assert environments["a"]["extras"] == {"b", "c"}
     assert environments["a"]["dependency_groups"] == {"test"}
     assert environments["a"]["base_python"] == ["python3.12"]
@@ -208,14 +205,10 @@ def test_versions_are_chosen_once(environment, project, monkeypatch, said) -> No
     for name in ("a", "a", "own"):
         ours.tox_on_install(environment(name))
     assert (chosen, said) == ([("a", project)], ["of a"])
-    for error in (CellsError(["no such version"]), OSError("no such version")):
-
-        def refuse(*_: object, error: Exception = error) -> None:
-            raise error
-
-        monkeypatch.setattr(ours.runner, "choose_versions", refuse)
+    for name, error in (("second", CellsError(["no such version"])), ("first", OSError("no such version"))):
+        monkeypatch.setattr(ours.runner, "choose_versions", mock.Mock(side_effect=error))
         with pytest.raises(Fail, match="no such version"):
-            ours.tox_on_install(environment("first" if isinstance(error, OSError) else "second"))
+            ours.tox_on_install(environment(name))
 
 
 def test_toolchains_are_fetched(environment, project, monkeypatch, said) -> None:
@@ -226,11 +219,7 @@ def test_toolchains_are_fetched(environment, project, monkeypatch, said) -> None
     assert (said, ours._Project.began) == ([f"a {project}"], {"a"})
     assert ours.runner.notes([project]) == {"a": "its run began, and nothing says how it ended"}
     for error in (toolchains.ToolchainError("no network"), OSError("no network")):
-
-        def refuse(*_: object, error: Exception = error) -> None:
-            raise error
-
-        monkeypatch.setattr(ours.runner, "prepare", refuse)
+        monkeypatch.setattr(ours.runner, "prepare", mock.Mock(side_effect=error))
         with pytest.raises(Fail, match="no network"):
             ours.tox_before_run_commands(environment("a"))
 
@@ -253,19 +242,16 @@ def test_how_the_commands_ended(environment, project, monkeypatch, name, outcome
     """The first run of pytest that failed counts, else the last; only the note says how other commands ended."""
     calls: list[object] = []
 
-    def conclude(cell, root, code, said) -> str:
-        calls.append((code, said))
-        return "died" if code == 2 else ""
+    def conclude(cell, root, *ended) -> str:
+        calls.append(ended)
+        return "died" if ended[0] == 2 else ""
 
     monkeypatch.setattr(ours.runner, "conclude", conclude)
     ended = [
         SimpleNamespace(request=SimpleNamespace(cmd=words.split()), exit_code=code, out=out, err=err)
         for words, code, out, err in outcomes
     ]
-    if concluded and concluded[0] == 2:
-        with pytest.raises(Fail, match="died"):
-            ours.tox_after_run_commands(environment(name), ended)
-    else:
+    with pytest.raises(Fail, match="died") if concluded and concluded[0] == 2 else nullcontext():
         ours.tox_after_run_commands(environment(name), ended)
     assert calls == ([concluded] if concluded else [])
     assert ours.runner.notes([project]) == ({name: note} if note else {})
@@ -293,7 +279,7 @@ NOT_MADE = "its environment could not be made; `tox -e {}` shows why"
         ("began", None, True, None),
     ],
 )
-def test_an_environment_that_cannot_be_made(
+def test_an_environment_that_is_not_made(
     environment, project, monkeypatch, said, name, installed, failed, notes
 ) -> None:
     """The note says so, or how to name another build of the plugin; what an earlier run left is gone."""
@@ -306,13 +292,12 @@ def test_an_environment_that_cannot_be_made(
     if failed:
         left.touch()
     tox_env = OfPython(**vars(environment("hides" if name == "began" else name)))
-    try:
-        if failed:
-            sys.exit(1)
-    except SystemExit:
-        ours.tox_env_teardown(tox_env)
-    else:
-        ours.tox_env_teardown(tox_env)
+    with suppress(SystemExit):
+        try:
+            if failed:
+                sys.exit(1)
+        finally:  # as in tox, the error is the one that is handled
+            ours.tox_env_teardown(tox_env)
     noted = ours.runner.notes([project])
     assert list(noted) == ([name] if notes else [])
     assert noted.get(name, "").startswith(notes or "")
