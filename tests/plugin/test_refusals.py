@@ -52,7 +52,7 @@ def test_launch():
 
 
 def test_a_failure_names_the_refused_function(run, toolkit) -> None:
-    """By default the test fails as it did, with a section that says what a real driver would have done."""
+    """By default the test fails as it did, and says what a real driver would have done; a quiet run counts it."""
     result, tests = run(LAUNCH)
 
     result.assert_outcomes(failed=1)
@@ -69,15 +69,10 @@ def test_a_failure_names_the_refused_function(run, toolkit) -> None:
     assert tests["test_launch"].outcome == "failed"
     assert [call["function"] for call in tests["test_launch"].refused] == ["cuLaunchKernel"]
     assert tests["test_launch"].cause["kind"] == "not_emulated"
-
-
-def test_a_quiet_run_counts_them(run, toolkit) -> None:
-    """One line says how many tests were refused a call, and which."""
-    result, _ = run(LAUNCH, "-q")
-
+    quiet, _ = run(LAUNCH, "-q")
     line = "1 test failed because the emulated driver refused a call: cuLaunchKernel is not emulated: 1"
-    assert line in result.outlines
-    result.stdout.no_fnmatch_line("*needs a GPU")
+    assert line in quiet.outlines
+    quiet.stdout.no_fnmatch_line("*needs a GPU")
 
 
 MIXED = """
@@ -216,35 +211,27 @@ def test_an_abort_after_a_refused_call(run, pytester) -> None:
     result.assert_outcomes(passed=1, failed=1, skipped=1)
 
 
-SUBTESTS = """
+FAILING_ALSO = """
+def test_violation():
+    import state
+    state.State()
+    fail()
 def test_some(subtests):
-    with subtests.test("refused"):
-        fail()
-    with subtests.test("passes"):
-        pass
+    with subtests.test("refused"): fail()
+    with subtests.test("passes"): pass
 def test_bad(subtests):
-    with subtests.test("refused"):
-        fail()
-    with subtests.test("fails"):
-        assert 0
+    with subtests.test("refused"): fail()
+    with subtests.test("fails"): assert 0
 """
 
 
-def test_subtests(run) -> None:
-    """A refused subtest alone is skipped, and its test is not counted as passed."""
-    plugins = ("subtests",) if pytest.version_tuple < (9,) else ()
-    _, tests = run(SUBTESTS, "--cudalink-unsupported=skip", plugins=plugins)
-
-    assert tests["test_some"].outcome == "unsupported"
-    assert [subtest["outcome"] for subtest in tests["test_some"].subtests] == ["unsupported", "passed"]
-    assert tests["test_bad"].outcome == "failed"
-
-
-def test_a_violation_is_not_skipped(run, pytester) -> None:
-    """A lifetime violation fails the test although a call was refused, too."""
+def test_what_fails_for_another_reason_too(run, pytester) -> None:
+    """A lifetime violation fails its test, as does a subtest; a test of which a subtest is skipped has not passed."""
     pytester.makepyfile(state=STATE)
-    result, _ = run(
-        "def test_both():\n    import state\n    state.State()\n    fail()\n", "--cudalink-unsupported=skip"
-    )
+    plugins = ("subtests",) if pytest.version_tuple < (9,) else ()
+    result, tests = run(FAILING_ALSO, "--cudalink-unsupported=skip", plugins=plugins)
 
-    result.assert_outcomes(failed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    outcomes = {"test_violation": "failed", "test_some": "unsupported", "test_bad": "failed"}
+    assert {name: test.outcome for name, test in tests.items()} == outcomes
+    assert [subtest["outcome"] for subtest in tests["test_some"].subtests] == ["unsupported", "passed"]

@@ -103,8 +103,8 @@ def skip_unsupported(report: pytest.TestReport, longrepr: tuple[str, int, str]) 
 
 
 def is_unsupported(report: pytest.TestReport) -> bool:
-    """Whether `skip_unsupported` turned this report into a skip."""
-    return bool(getattr(report, _UNSUPPORTED, False))
+    """Whether `skip_unsupported` turned this report into a skip, and no check has failed it since."""
+    return report.skipped and hasattr(report, _UNSUPPORTED)
 
 
 def fail(report: pytest.TestReport, title: str, text: str, longrepr: Any = None) -> None:
