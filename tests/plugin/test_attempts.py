@@ -345,12 +345,12 @@ def test_an_exit_code_that_changes_after_the_end(run, records, status, calls, wr
 # -- workers that die
 
 
-HOW = {"gw0": "os.kill(os.getpid(), 9)", "gw1": "os._exit(3)"}
+HOW = {"gw0": "os.kill(os.getpid(), 9)", "gw1": "os._exit(3)", "gw2": "os._exit(4)"}
 
 
 @pytest.fixture(scope="module")
 def died() -> Iterator[dict[str, SimpleNamespace]]:
-    """Two workers of xdist as its controller knows them after their end: real gateways, by name."""
+    """Workers of xdist as its controller knows them after their end: real gateways, by name."""
     group, workers = execnet.Group(), {}
     for name, how in HOW.items():
         gateway = group.makegateway(f"popen//id={name}")
@@ -361,50 +361,29 @@ def died() -> Iterator[dict[str, SimpleNamespace]]:
     group.terminate(timeout=1)
 
 
-def down(run: Run, node: object, error: str | None = "Not properly terminated") -> None:
-    """Let xdist tell that a worker is gone."""
-    run.part(RESULTS).pytest_testnodedown(node, error)
-
-
-@pytest.fixture
-def events(tmp_path, monkeypatch, died) -> list[str]:
-    """What the emulated drivers of two processes have written; gives the lines of the worker gw0."""
-    pids = died["gw0"].workerinfo["pid"], 1, died["gw0"].workerinfo["pid"]
-    lines = [json.dumps({"pid": pid, "n": n}, separators=(",", ":")) for n, pid in enumerate(pids)]
-    path = tmp_path / "events.jsonl"
-    path.write_text("".join(f"{line}\n" for line in lines))
-    monkeypatch.setenv("CUDALINK_EMULATOR_EVENTS", str(path))
-    return [lines[0], lines[2]]
-
-
-UNKNOWN = SimpleNamespace(gateway=SimpleNamespace(id="gw2"), workerinfo={"pid": 7})
-
-
-@pytest.mark.parametrize(
-    ("name", "how"), [("gw0", {"signal": "SIGKILL"}), ("gw1", {"exitcode": 3}), ("gw2", {})], ids=["9", "3", "unknown"]
-)
-def test_a_worker_that_dies_in_a_test(run, records, died, events, name: str, how: dict) -> None:
-    """The test has crashed; how the process ended, and the last calls of its driver, are recorded once."""
-    node = died.get(name, UNKNOWN)
-    log(run, "setup", node=node)
-    down(run, node)
-    log(run, "???", "failed", "worker crashed", node=node)
+def test_workers_that_die(run, records, died, tmp_path, monkeypatch) -> None:
+    """Each is recorded once, with its end and the last calls of its driver: with its test, else after all tests."""
+    pid = died["gw0"].workerinfo["pid"]
+    events = [json.dumps({"pid": of, "n": n}, separators=(",", ":")) for n, of in enumerate((pid, 1, pid))]
+    (tmp_path / "events.jsonl").write_text("".join(f"{event}\n" for event in events))
+    monkeypatch.setenv("CUDALINK_EMULATOR_EVENTS", str(tmp_path / "events.jsonl"))
+    unknown, sound = (
+        SimpleNamespace(gateway=SimpleNamespace(id=name), workerinfo={"pid": 7}) for name in ("gw3", "gw4")
+    )
+    for node in (died["gw0"], died["gw1"]):
+        log(run, "setup", node=node)
+    for node, error in ((sound, None), *((node, "Not properly terminated") for node in (*died.values(), unknown))):
+        run.part(RESULTS).pytest_testnodedown(node, error)
+    for node in (died["gw0"], died["gw1"], unknown):
+        log(run, "???", "failed", "worker crashed", node=node)
     finish(run)
-    test, crash, _ = records.written
-    assert (test.worker, test.outcome, test.reason) == (name, "crashed", "worker crashed")
-    last = events if name == "gw0" else []
-    assert crash == CrashRecord(nodeid="A", worker=name, last_events=last, **how)
-
-
-def test_workers_that_die_outside_of_tests(run, records, died, events) -> None:
-    """Each is recorded at the end of the session; a worker that ended in order is not."""
-    down(run, died["gw0"])
-    down(run, died["gw1"])
-    down(run, UNKNOWN, None)
-    finish(run)
-    assert records.written[:-1] == [
-        CrashRecord(worker="gw0", signal="SIGKILL", last_events=events),
-        CrashRecord(worker="gw1", exitcode=3),
+    of_tests = [(test.worker, test.outcome, test.reason) for test in records.of(TestRecord)]
+    assert of_tests == [(name, "crashed", "worker crashed") for name in ("gw0", "gw1", "gw3")]
+    assert records.of(CrashRecord) == [
+        CrashRecord(nodeid="A", worker="gw0", signal="SIGKILL", last_events=[events[0], events[2]]),
+        CrashRecord(nodeid="A", worker="gw1", exitcode=3),
+        CrashRecord(nodeid="A", worker="gw3"),
+        CrashRecord(worker="gw2", exitcode=4),
     ]
 
 

@@ -171,7 +171,7 @@ def test_nvjitlink_explains_a_newer_input(run, toolkit) -> None:
     assert tests["test_other"].cause is None
 
 
-LEFT_OPEN = """
+CAPTURES = """
 from cuda.bindings import driver
 
 def must(answer):
@@ -191,8 +191,20 @@ def test_fine():
     must(driver.cuStreamEndCapture(begin()))
     stream, other, event = must(driver.cuStreamCreate(1)), must(driver.cuStreamCreate(1)), must(driver.cuEventCreate(0))
     memory = must(driver.cuMemAlloc(64))
-def test_leaves(): assert begin() is None or must(driver.cuMemAlloc(8))
+
+def test_forbidden():
+    stream = begin()
+    assert driver.cuMemAlloc(8)[0] == 900
+    must(driver.cuStreamEndCapture(stream))
+def test_invalidates():
+    global invalidated
+    invalidated = begin()
+    assert driver.cuMemAlloc(8)[0] == 900
 def test_passes(): pass
+def test_ends_the_invalidated(): must(driver.cuStreamEndCapture(invalidated))
+
+def test_leaves(): assert begin() is None or must(driver.cuMemAlloc(8))
+def test_passes_too(): pass
 def test_later(): must(driver.cuMemAlloc(8))
 def test_own_fault(): assert 1 == 2
 def test_unjoined():
@@ -204,46 +216,21 @@ def test_unjoined():
 """
 
 
-def test_a_capture_that_an_earlier_test_left_open(run, toolkit) -> None:
-    """The test that a later one fails for is named, as is the own one; other failures have other reasons."""
-    _, tests = run(LEFT_OPEN, driver="13.0")
+def test_captures(run, toolkit) -> None:
+    """A call that invalidated a capture and the test that left one open are named, and for no other failure."""
+    _, tests = run(CAPTURES, driver="13.0")
 
     named = {name: test.cause for name, test in tests.items() if test.cause is not None}
-    assert named.keys() == {"test_leaves", "test_later"}
+    assert named.keys() == {"test_forbidden", "test_ends_the_invalidated", "test_leaves", "test_later"}
+    rest = "is a call that a capture forbids, and it invalidated the capture of a stream"
+    assert named["test_forbidden"]["why"] == f"cuMemAlloc {rest}"
+    of_another = f"cuMemAlloc in {tests['test_invalidates'].nodeid} {rest}"
+    assert named["test_ends_the_invalidated"]["why"] == of_another
     assert named["test_leaves"]["why"].startswith("the test captures a stream; until it ends that capture other calls")
     assert tests["test_unjoined"].outcome == "failed"
     assert named["test_later"]["kind"] == "open_capture"
     assert named["test_later"]["why"].startswith(f"{tests['test_leaves'].nodeid} began to capture a stream and did not")
     assert "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" in named["test_later"]["what"]
-
-
-INVALIDATED = (
-    LEFT_OPEN.partition("def test_fine")[0]
-    + """
-def test_forbidden():
-    stream = begin()
-    assert driver.cuMemAlloc(8)[0] == 900
-    must(driver.cuStreamEndCapture(stream))
-def test_leaves():
-    global stream
-    stream = begin()
-    assert driver.cuMemAlloc(8)[0] == 900
-def test_passes(): pass
-def test_later(): must(driver.cuStreamEndCapture(stream))
-def test_own_fault(): assert 1 == 2
-"""
-)
-
-
-def test_a_capture_that_a_call_invalidated(run, toolkit) -> None:
-    """The call is named for the test that ends the capture, and the test that made it, if that was another."""
-    _, tests = run(INVALIDATED, driver="13.0")
-
-    whys = {name: test.cause["why"] for name, test in tests.items() if test.cause is not None}
-    rest = "is a call that a capture forbids, and it invalidated the capture of a stream"
-    assert whys["test_forbidden"] == f"cuMemAlloc {rest}"
-    assert whys["test_later"] == f"cuMemAlloc in {tests['test_leaves'].nodeid} {rest}"
-    assert whys.keys() == {"test_forbidden", "test_later"}
 
 
 WITHOUT_DRIVER = """

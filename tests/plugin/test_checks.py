@@ -285,25 +285,12 @@ def test_verdicts_of_a_test(finding: Finding, strict: bool, outcome: str, longre
         assert (report.longrepr, report.sections) == (None, [("T", "text")])
 
 
-def test_a_test_without_a_line() -> None:
-    """A test that does not know its line is skipped in the first."""
-    run, _ = watched(call=Finding("unknown", "why", kind="T"))
-    assert reported(run, "call").longrepr == ("f.py", 1, "Skipped: why")
-
-
 def test_what_a_check_shows_is_safe() -> None:
-    """No title, text or message reaches a terminal with its escape sequences."""
+    """No title, text or message reaches a terminal with its escape sequences; a test without a line is in the first."""
     run, _ = watched(call=Finding("unknown", "why\x1b[1m", evidence=("text\x1b[1m",), kind="T\x1b[1m"))
     report = reported(run, "call")
-    ((title, text),) = report.sections
-    assert [shown for shown in (title, text, report.longrepr[2]) if "\x1b" in text] == []
-
-
-def test_how_a_report_fails() -> None:
-    """The text is shown, or what pytest makes of it."""
-    report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, "call")
-    ledger.fail(report, "T", "text")
-    assert (report.outcome, report.longrepr) == ("failed", "text")
+    assert report.sections == [("T\\x1b[1m", "text\\x1b[1m")]
+    assert report.longrepr == ("f.py", 1, "Skipped: why\\x1b[1m")
 
 
 @pytest.mark.parametrize(
@@ -338,14 +325,6 @@ def test_what_reruns_have_shown() -> None:
     run.part(REPORTER).end(Mock())
     assert run.part(LEDGER).outside.reruns == [("fault", "x\n  repeat: pytest a\ny")] * 2
     assert file.write.call_args_list == [call(FindingRecord, finding, nodeid="A")]
-
-
-def test_what_a_check_counts_at_the_end_of_a_test() -> None:
-    """It is on the last report of the test, and on no other."""
-    run, check = watched()
-    check.sections = lambda phase: [run.part(LEDGER).test.links.update(["a/driver"])][:0]
-    assert not hasattr(reported(run, "call"), "cudalink")
-    assert reported(run, "teardown").cudalink["links"] == {"a/driver": 2}
 
 
 # -- violations
@@ -855,33 +834,27 @@ def test_what_a_ledger_counts() -> None:
     book, hook, config = run.part(LEDGER), run.config.hook, run.config
     made = items.Item("dynamic-libs", "nvrtc", "/x", "site-packages", "ctk", CudaVersion(13, 0), "cuda.h")
     verdict = items.Verdict("note", "m", otherwise="o", why="w", evidence=("i", made), kind="r")
+    link = SimpleNamespace(via="x", backend="nvjitlink", forced=None)
     for nodeid in (None, "A"):
         if nodeid:
             hook.pytest_runtest_logstart(nodeid=nodeid, location=("f.py", 0, "A"))
         hook.pytest_cudalink_link(config=config, event=SimpleNamespace(target="a", backend="driver"))
-        link = SimpleNamespace(via="x", backend="nvjitlink", forced=None)
         hook.pytest_cudalink_unsteered(config=config, link=link, nodeid=nodeid)
         hook.pytest_cudalink_unsupported(config=config, target="t", reason="why")
         hook.pytest_cudalink_verdict(config=config, verdict=verdict, nodeid=nodeid)
         hook.pytest_cudalink_violation(config=config, violation=violation(1), nodeid=nodeid, maker=None)
         here = book.test if nodeid else book.outside
-        assert (here.links, here.unsteered, here.unsupported) == (
-            {"a/driver": 1},
-            {"x/nvjitlink/free": 1},
-            {"t": "why"},
-        )
-        assert here.violations == {"lifetimes": 1}
+        assert (here.links, here.unsteered) == ({"a/driver": 1}, {"x/nvjitlink/free": 1})
+        assert (here.unsupported, here.violations) == ({"t": "why"}, {"lifetimes": 1})
         counted = {"severity": "note", "kind": "r", "what": "m", "why": "w", "fix": "", "otherwise": "o"}
         evidence = {"evidence": ["i", str(made)], "releases": [[13, 0]]}
         assert here.verdicts == [{"nodeid": nodeid, **counted, **evidence}]
     hook.pytest_cudalink_violation(config=config, violation=violation(1), nodeid=None, maker=None)
     assert book.outside.violations == {"lifetimes": 2}
-    before = book.test
-    hook.pytest_runtest_logfinish(nodeid="A", location=("f.py", 0, "A"))
-    assert book.test is not before
-    before = book.test
-    hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A"))
-    assert book.test is not before
+    for begins_or_ends in (hook.pytest_runtest_logfinish, hook.pytest_runtest_logstart):
+        before = book.test
+        begins_or_ends(nodeid="A", location=("f.py", 0, "A"))
+        assert book.test is not before
 
 
 @pytest.mark.parametrize(("properties", "elsewhere"), [("on", False), ("off", False), ("on", True)])
@@ -931,39 +904,30 @@ def test_attempts_that_a_ledger_adds_up() -> None:
 # -- links that no target steers
 
 
-@pytest.mark.parametrize(
-    ("forced", "follows", "how", "shown"),
-    [
-        (None, True, "free", "1 link in your code (x.y): 1 on nvJitLink"),
-        ("nvjitlink", True, "as-forced", "1 link in your code was not steered (x.y): 1 on nvJitLink (as forced)"),
-        ("driver", False, "not-as-forced", "1 link in your code was not steered (x.y): 1 on nvJitLink (not as forced)"),
-    ],
-)
-def test_links_that_nothing_steers(forced: str | None, follows: bool, how: str, shown: str) -> None:
-    """Each way is counted by itself."""
-    link = SimpleNamespace(via="x.y", backend="nvjitlink", forced=forced, follows=follows)
-    assert unsteered.key(link) == f"x.y/nvjitlink/{how}"
-    assert unsteered.lines({unsteered.key(link): 1}) == [shown]
-
-
-def test_links_that_nothing_steers_in_the_summary() -> None:
-    """A line for each module, in order, with the numbers of each way."""
-    links = {"z/nvjitlink/free": 1, "a/b/nvjitlink/not-as-forced": 2, "a/b/driver/as-forced": 1}
+def test_links_that_nothing_steers() -> None:
+    """Each way is counted by itself; the summary has a line for each module, in order."""
+    ways = {"free": (None, True), "as-forced": ("nvjitlink", True), "not-as-forced": ("driver", False)}
+    for how, (forced, follows) in ways.items():
+        link = SimpleNamespace(via="x.y", backend="nvjitlink", forced=forced, follows=follows)
+        assert unsteered.key(link) == f"x.y/nvjitlink/{how}"
+    links = {"z/nvjitlink/free": 1, "a/b/nvjitlink/not-as-forced": 2}
+    links |= dict.fromkeys(("a/b/driver/as-forced", "c/driver/as-forced"), 1)
     assert unsteered.lines(links) == [
         "3 links in your code were not steered (a/b): 1 on the driver (as forced), 2 on nvJitLink (not as forced)",
+        "1 link in your code was not steered (c): 1 on the driver (as forced)",
         "1 link in your code (z): 1 on nvJitLink",
     ]
 
 
-@pytest.mark.parametrize(("where", "who"), [("f.py:1", "f.py:1"), ("", "code at an unknown place")])
-def test_a_link_on_another_backend(where: str, who: str) -> None:
+def test_a_link_on_another_backend() -> None:
     """The problem says what linked where, what was forced by whom, and what to do."""
-    link = SimpleNamespace(where=where, backend="nvjitlink", call="c", via="v")
-    assert unsteered.problem(link, SimpleNamespace(backend="driver", source="S")) == (
-        f"cudalink: forced to driver by S, but {who} linked on nvJitLink: c of v, which no target steers. Write a "
-        "target for the library that makes this call (see the page Targets of the documentation), link through one "
-        "that has a target, or accept such links with --cudalink-unsteered=allow"
-    )
+    for where, who in (("f.py:1", "f.py:1"), ("", "code at an unknown place")):
+        link = SimpleNamespace(where=where, backend="nvjitlink", call="c", via="v")
+        assert unsteered.problem(link, SimpleNamespace(backend="driver", source="S")) == (
+            f"cudalink: forced to driver by S, but {who} linked on nvJitLink: c of v, which no target steers. Write a "
+            "target for the library that makes this call (see the page Targets of the documentation), link through one "
+            "that has a target, or accept such links with --cudalink-unsteered=allow"
+        )
     assert unsteered.shortened("/a/b/f.py:1", Path("/a")) == "b/f.py:1"
     assert unsteered.shortened("/ab/f.py:1", Path("/a")) == "/ab/f.py:1"
 
@@ -1003,13 +967,13 @@ def test_problems_of_links() -> None:
     assert run.config.warnings == [(UnsteeredLinkWarning, "w", 2)]
 
 
-@pytest.mark.parametrize(("isolated", "collected"), [(False, False), (True, False), (True, True)])
-def test_a_process_that_repeats_collecting(isolated: bool, collected: bool) -> None:
+def test_a_process_that_repeats_collecting() -> None:
     """The process that waits for it has seen the same."""
-    run = begun()
-    run.task, run.collected, run.nodeid = object() if isolated else None, collected, "A"
-    run.part(MISMATCHES).add("a")
-    assert run.part(MISMATCHES).pending == ({} if isolated and not collected else {"a": 1})
+    for isolated, collected, pending in ((False, False, {"a": 1}), (True, False, {}), (True, True, {"a": 1})):
+        run = begun()
+        run.task, run.collected, run.nodeid = object() if isolated else None, collected, "A"
+        run.part(MISMATCHES).add("a")
+        assert run.part(MISMATCHES).pending == pending
 
 
 # -- what a run requires
@@ -1074,6 +1038,7 @@ def test_whether_a_test_ran_on_the_driver(phases, driver: bool, answer: str, mon
     assert len(looked) == (answer != "skipped")
 
 
+NEITHER = {"skipped": 1, "found no driver": 1}
 NO_LINK = "The run fails because no link was made (1: no target linked anything); --cudalink-require=none allows that."
 TWO_OF_THREE = (
     "The run fails because 1 of 3 faults of --cudalink-faults were triggered in pytest's own processes (1: a; 1: b); "
@@ -1104,17 +1069,11 @@ def ask(run: Run, answers: dict[str, int], links: int = 0, missing: int = 0) -> 
         ("auto", {"answers": {"skipped": 2}, "missing": 4}, [AskedFor("driver", 2, 0, {"skipped": 2})]),
         ("auto", {"answers": {"found no driver": 1}, "missing": 4}, [AskedFor("driver", 5, 0, {"skipped": 5})]),
         ("auto", {"answers": {"skipped": 2, "ran": 1}}, [AskedFor("driver", 3, 1, {}, {"skipped": 2})]),
-        ("driver", {"answers": {"ran": 2}}, [AskedFor("driver", 2, 2)]),
         ("driver", {"answers": {"ran": 1, "skipped": 2}}, [AskedFor("driver", 3, 1, {}, {"skipped": 2})]),
-        (
-            "driver",
-            {"answers": {"found no driver": 1, "skipped": 1}},
-            [AskedFor("driver", 2, 0, {"skipped": 1, "found no driver": 1})],
-        ),
+        ("driver", {"answers": NEITHER}, [AskedFor("driver", 2, 0, NEITHER)]),
         ("driver", {"answers": {}}, [AskedFor("driver", 1, 0, {"no test asked for a CUDA driver": 1})]),
         ("links", {"answers": {"skipped": 1}}, [AskedFor("links", 1, 0, {"no target linked anything": 1})]),
-        ("links", {"answers": {}, "links": 3}, [AskedFor("links", 3, 3)]),
-        ("driver,links", {"answers": {"ran": 1}, "links": 2}, [AskedFor("driver", 1, 1), AskedFor("links", 2, 2)]),
+        ("driver,links", {"answers": {"ran": 2}, "links": 3}, [AskedFor("driver", 2, 2), AskedFor("links", 3, 3)]),
     ],
 )
 def test_what_a_run_asks_for(require: str, values, required: list[AskedFor]) -> None:

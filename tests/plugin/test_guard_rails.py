@@ -129,10 +129,9 @@ def test_fixture(run, toolkit, mode) -> None:
     result.stdout.fnmatch_lines(["mode *: 4 compatible"])
 
 
-def test_who_is_not_routed_is_named(run, pytester, monkeypatch) -> None:
+def test_who_is_not_routed_is_named(run, pytester) -> None:
     """What kept the old function before the run began is in the summary."""
     pytester.makepyfile(early="import cuda.pathfinder as pf\ndef find(name, by=pf.find_static_lib): return by(name)\n")
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
     result = run("def test(): pass", "-p", "early", "--cudalink-guard-rails=best_effort")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(

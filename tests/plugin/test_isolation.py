@@ -178,7 +178,7 @@ FORMS = {
 )
 def test_second_processes_are_started_as_the_first(pytester, monkeypatch, form: list[str]) -> None:
     """Search path, command line, options of Python, folder and environment are those of a run in one process."""
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path / "plugins"))
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path / "plugins"), prepend=os.pathsep)
     for name, value in NO_AUTOLOAD.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("OBSERVED", str(pytester.path / "observed.json"))

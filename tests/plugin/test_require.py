@@ -40,6 +40,7 @@ from pytest_cudalink.probes import libcuda
 libcuda.LIBRARY_NAME = "libno-such-driver.so.1"
 """
 SKIPPED = "cudalink: needs a CUDA driver (found none, and the driver backend is forced); "
+SKIPPED_WITHOUT_TOOLKIT = f"SKIPPED * {SKIPPED}run with --cudalink-driver=13.0, which emulates one"
 NOT_RUN = "The run fails because no test ran on the driver that was asked for ({}: skipped); --cudalink-require=none *"
 
 
@@ -61,18 +62,13 @@ def run(pytester: pytest.Pytester, run_pytest, samples):
 
 @pytest.mark.parametrize("more", [ALONE, BOTH])
 def test_real_without_a_driver_is_one_usage_error(run, more) -> None:
-    """Who asks for the real driver learns what was looked for and what to do, before any test."""
+    """Who asks for the real driver learns what was looked for and what to do, before any test; help needs none."""
     result = run("def test(): pass", "--cudalink-driver=real", *more, plugins=("no_driver",))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    errors = [line for line in result.errlines if "--cudalink-driver is real" in line]
-    assert len(errors) == 1
+    (error,) = [line for line in result.errlines if "--cudalink-driver is real" in line]
     for words in ("(from option)", "libno-such-driver.so.1", "NVIDIA driver", "--gpus all", "--cudalink-driver=13."):
-        assert words in errors[0]
-
-
-def test_help_works_without_a_driver(run) -> None:
-    """What only shows something asks for no driver."""
-    assert run("", "--cudalink-driver=real", "--help", plugins=("no_driver",)).ret == 0
+        assert words in error
+    assert run("", "--cudalink-driver=real", "--help", *more, plugins=("no_driver",)).ret == 0
 
 
 # -- the marker
@@ -80,18 +76,37 @@ def test_help_works_without_a_driver(run) -> None:
 
 @pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize("more", [ALONE, BOTH])
-def test_marker_works_without_a_gpu(run, more) -> None:
-    """A marker, and the driver's half of ``each``, get the emulated driver that ``--force-backend=driver`` gets."""
-    result = run(MARKED + EACH.removeprefix(LINK), *more)
+def test_marker_works_without_a_gpu(run, pytester, more) -> None:
+    """A marker, and the driver's half of ``each``, get the emulated driver that ``--force-backend=driver`` gets.
+
+    Header, record and JUnit report have it, and say nothing false before.
+    """
+    arguments = ("--cudalink-device=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
+    result = run(MARKED + EACH.removeprefix(LINK), *arguments)
     result.assert_outcomes(passed=3)
+    ignored = "cudalink: ignored unless a marker forces the driver backend, *: device sm_90 *"
+    because = "sm_90, *of the toolkit's version), because a marker forces the *" if not more else "*"
     result.stdout.fnmatch_lines(
         [
-            "cudalink: driver CUDA * (emulated, sm_90, *of the toolkit's version), because a marker forces the *",
+            *("cudalink: backend auto, *, no driver", ignored, f"cudalink: driver CUDA * (emulated, {because}"),
             "bundled: 3 links (2 on the driver, 1 on nvJitLink)",
         ]
-        if not more
-        else ["cudalink: driver CUDA * (emulated, *", "bundled: 3 links (2 on the driver, 1 on nvJitLink)"]
     )
+    result.stdout.no_fnmatch_line("*no emulated driver in this run*")
+    recording = read(pytester.path / "r.jsonl")
+    assert recording.run.versions["driver"]["kind"] == "absent"
+    driver = recording.found.versions["driver"]
+    assert driver["kind"] == "emulated"
+    (cell,) = merge([pytester.path / "r.jsonl"]).cells
+    assert (cell.axes["driver"], cell.axes["arch"]) == (".".join(driver["found"].split(".")[:2]), "sm_90")
+    assert not cell.fault
+    xml = (pytester.path / "r.xml").read_text()
+    assert len(re.findall(r'name="cudalink\.driver" value="[0-9.]+, emulated ', xml)) == 1
+    assert xml.count('name="cudalink.arch" value="sm_90') == 1
+
+    if not more:
+        run("def test(): pass", *arguments)
+        assert read(pytester.path / "r.jsonl").found is None
 
 
 @pytest.mark.usefixtures("toolkit")
@@ -143,19 +158,10 @@ preload.found_none_before = lambda: "numba-cuda"
     )
 
 
-@pytest.mark.parametrize(
-    ("module", "option", "skipped"),
-    [
-        pytest.param(f"{LINK}\ndef test(): link()\n", ["--force-backend=driver"], 1, id="option"),
-        pytest.param(MARKED + EACH.removeprefix(LINK), [], 2, id="marker"),
-    ],
-)
-def test_one_reason_without_a_toolkit(run, module, option, skipped) -> None:
-    """Where no version follows from a toolkit, each way of asking gives the same skip, which names the option."""
-    result = run(module, *option, plugins=("no_toolkit",))
-    result.stdout.fnmatch_lines(
-        [NOT_RUN.format(skipped), f"SKIPPED * {SKIPPED}run with --cudalink-driver=13.0, which emulates one"]
-    )
+def test_one_reason_without_a_toolkit(run) -> None:
+    """Where no version follows from a toolkit, the option gives the same skip as the marker of the next test."""
+    result = run(f"{LINK}\ndef test(): link()\n", "--force-backend=driver", plugins=("no_toolkit",))
+    result.stdout.fnmatch_lines([NOT_RUN.format(1), SKIPPED_WITHOUT_TOOLKIT])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -184,7 +190,7 @@ def test_all_skipped_is_red(run, pytester, more) -> None:
     result = run(module, "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more, plugins=("no_toolkit",))
     result.assert_outcomes(passed=2, skipped=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([NOT_RUN.format(1)])
+    result.stdout.fnmatch_lines([NOT_RUN.format(1), SKIPPED_WITHOUT_TOOLKIT])
     assert result.stdout.str().count("The run fails because") == 1
     assert '<property name="cudalink.require" value="The run fails because ' in (pytester.path / "r.xml").read_text()
     records = (pytester.path / "r.jsonl").read_text().splitlines()
@@ -213,33 +219,6 @@ emulator.library_folder = library_folder
     result = run(module)
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines([NOT_RUN.format(1), f"SKIPPED * {SKIPPED}run with --cudalink-driver=*"])
-
-
-@pytest.mark.usefixtures("toolkit")
-@pytest.mark.parametrize("more", [ALONE, BOTH])
-def test_late_driver_in_record_and_report(run, pytester, more) -> None:
-    """Record, JUnit report and header have the driver that was emulated for a marker, and say nothing false before."""
-    arguments = ("--cudalink-device=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
-    result = run(MARKED, *arguments)
-    result.assert_outcomes(passed=1)
-    ignored = "cudalink: ignored unless a marker forces the driver backend, *: device sm_90 *"
-    result.stdout.fnmatch_lines(["cudalink: backend auto, *, no driver", ignored])
-    result.stdout.no_fnmatch_line("*no emulated driver in this run*")
-    recording = read(pytester.path / "r.jsonl")
-    assert recording.run.versions["driver"]["kind"] == "absent"
-    driver = recording.found.versions["driver"]
-    assert driver["kind"] == "emulated"
-    (cell,) = merge([pytester.path / "r.jsonl"]).cells
-    assert cell.axes["driver"] == ".".join(driver["found"].split(".")[:2])
-    assert cell.axes["arch"] == "sm_90"
-    assert not cell.fault
-    xml = (pytester.path / "r.xml").read_text()
-    assert len(re.findall(r'name="cudalink\.driver" value="[0-9.]+, emulated ', xml)) == 1
-    assert xml.count('name="cudalink.arch" value="sm_90') == 1
-
-    if not more:
-        run("def test(): pass", *arguments)
-        assert read(pytester.path / "r.jsonl").found is None
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pytest_cudalink.plugin.session import lifecycle
 from pytest_cudalink.report import Recording, Writer, read, records
 from pytest_cudalink.report.cell_run import BAD
 from pytest_cudalink.report.merge import merge
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH
 from tests.plugin.by_hand import begun
 
 LINK = """
@@ -95,7 +95,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_every_outcome(run, pytester, arguments) -> None:
     """Each test once, with its outcome, links, and what was documented or missing; the same in other processes."""
     result, record = run(OUTCOMES, "--junitxml=junit.xml", "-v", *arguments)
@@ -116,7 +116,7 @@ def test_every_outcome(run, pytester, arguments) -> None:
         "requirement": "driver >= 13.5",
         "raises": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
     }
-    assert {test.worker for test in record.tests} == ({"gw0", "gw1"} if "-n2" in arguments else {None})
+    assert {test.worker for test in record.tests} == ({"gw0"} if arguments else {None})
     assert len(record.starts) == len(EXPECTED)
     assert record.unfinished == []
     assert record.end.exitstatus == 1
@@ -189,33 +189,30 @@ def test_environment(run, toolkit, pytester, monkeypatch) -> None:
     assert "old" not in pytester.path.joinpath("elsewhere.jsonl").read_text().splitlines()
 
 
-LATE = "@pytest.hookimpl(wrapper=True, tryfirst=True)\ndef "
+#: What changes the end of a run: a conftest, or the body of a test; then the exit code, and what the report says.
+LATE = {
+    "after the session": (
+        (
+            "@pytest.hookimpl(wrapper=True, tryfirst=True)\n"
+            "def pytest_sessionfinish(session): session.exitstatus = (yield) or 1"
+        ),
+        *("pass", 1, "no test failed: a plugin"),
+    ),
+    "as pytest ends": ("def pytest_unconfigure(): raise RuntimeError", "pass", 1, "an internal error"),
+    "in the place of pytest": (
+        "@pytest.hookimpl(wrapper=True)\ndef pytest_cmdline_main(): return (yield) or 8",
+        *("pass", 8, "the process ended with exit code 8"),
+    ),
+    "in a test": ("", "pytest.exit('enough', returncode=0)", 0, "1 test began without a result: "),
+}
 
 
-@pytest.mark.parametrize(
-    ("conftest", "test", "code", "fault"),
-    [
-        (
-            f"{LATE}pytest_sessionfinish(session): session.exitstatus = (yield) or 1",
-            "pass",
-            1,
-            "no test failed: a plugin",
-        ),
-        ("def pytest_unconfigure(): raise RuntimeError", "pass", None, "an internal error"),
-        (
-            "@pytest.hookimpl(wrapper=True)\ndef pytest_cmdline_main(): return (yield) or 8",
-            "pass",
-            8,
-            "the process ended with exit code 8",
-        ),
-        ("", "pytest.exit('enough', returncode=0)", 0, "1 test began without a result: "),
-    ],
-)
+@pytest.mark.parametrize(("conftest", "test", "code", "fault"), LATE.values(), ids=LATE)
 def test_whatever_ends_a_run_late(run, pytester, conftest, test, code, fault) -> None:
     """After the hooks of this plugin, too, and the report believes it: no test has failed."""
     pytester.makeconftest(f"import pytest\n{conftest}\n")
     result, _ = run(f"def test_first(): pass\ndef test_one(): {test}\n")
-    assert result.ret == code if code is not None else result.ret
+    assert result.ret == code
     (cell,) = merge([pytester.path / "run.jsonl"]).cells
     assert fault in cell.fault
     assert not set(cell.counts) & BAD
@@ -368,22 +365,6 @@ def test_unwritable_report(pytester, run_pytest) -> None:
     result.stderr.fnmatch_lines(["*cudalink: --cudalink-report is folder (from option); it cannot be written: *"])
 
 
-MARKED = """
-import pytest
-@pytest.mark.cudalink(backend="driver")
-def test(cudalink): assert cudalink.driver
-"""
-
-
-@pytest.mark.parametrize("arguments", [ALONE, XDIST])
-def test_a_driver_that_markers_ask_for_is_a_property(run_pytest, pytester, toolkit, arguments) -> None:
-    """The JUnit report has it although the session began without it, also where a worker of xdist emulates it."""
-    run_pytest("--junitxml=junit.xml", *arguments, module=MARKED).assert_outcomes(passed=1)
-    suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
-    of_suite = {entry.get("name"): entry.get("value") for entry in suite.findall("properties/property")}
-    assert of_suite["cudalink.driver"] == f"{toolkit.major}.{toolkit.minor}, emulated (cuDriverGetVersion)"
-
-
 def test_switched_off(run, pytester) -> None:
     """``-ocudalink_properties=off`` leaves the JUnit report as it was, -q has no summary; the record file knows all."""
     result, record = run(OUTCOMES, "--junitxml=junit.xml", "-ocudalink_properties=off", "-q")
@@ -408,19 +389,10 @@ def test_a_violation_in_an_attempt_that_was_repeated() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("check", "setting"),
-    [
-        ("lifetimes", "lifetime"),
-        ("order", "order"),
-        ("jitlink-contract", "jitlink_contract"),
-        ("deadlock", ""),
-        ("wait", ""),
-    ],
-)
-def test_which_violations_fail_nothing(check: str, setting: str) -> None:
+@pytest.mark.parametrize("check", ["lifetimes", "order", "jitlink-contract", "deadlock", "wait"])
+def test_which_violations_fail_nothing(check: str) -> None:
     """Those of a check whose own mode is `report`; a deadlock and a hidden wait always fail."""
-    names = ("lifetime", "order", "jitlink_contract")
-    assert begun(**dict.fromkeys(names, "report")).settings.allows(check) is bool(setting)
-    others = {name: "report" for name in names if name != setting}
-    assert begun(**others, **({setting: "fail"} if setting else {})).settings.allows(check) is False
+    settings = {"lifetimes": "lifetime", "order": "order", "jitlink-contract": "jitlink_contract"}
+    modes = dict.fromkeys(settings.values(), "report")
+    assert begun(**modes).settings.allows(check) is (check in settings)
+    assert begun(**modes | {settings.get(check, "order"): "fail"}).settings.allows(check) is False

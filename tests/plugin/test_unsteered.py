@@ -328,7 +328,7 @@ SWALLOWED = "try: import cuda.core._linker\nexcept Exception: pass\n"
 
 
 @pytest.fixture
-def stale(pytester, monkeypatch) -> None:
+def stale(pytester) -> None:
     """A release of cuda-core that has moved its switch."""
     folder = pytester.path / "cuda" / "core"
     folder.mkdir(parents=True)
@@ -337,7 +337,6 @@ def stale(pytester, monkeypatch) -> None:
     info = pytester.path / "cuda_core-0.2.0.dist-info"
     info.mkdir()
     info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: cuda-core\nVersion: 0.2.0\n")
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
 
 
 @pytest.mark.usefixtures("stale")
