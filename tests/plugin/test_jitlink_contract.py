@@ -3,6 +3,7 @@
 import pytest
 
 from pytest_cudalink.report import read
+from tests.nested import ALONE, BOTH
 
 HEAD = """
 import ctypes, os, sys
@@ -26,7 +27,7 @@ def use_destroyed():
         nvjitlink.get_error_log_size(handle)
 """
 IDLE = "def test_rests(): pass\ndef test_rests_too(): pass\n"
-BOTH = f"def test_before(): link()\n{IDLE}def test_destroyed(): use_destroyed()\ndef test_after(): link()\n"
+TESTS = f"def test_before(): link()\n{IDLE}def test_destroyed(): use_destroyed()\ndef test_after(): link()\n"
 WHAT = "nvJitLink handle 2: nvJitLinkGetErrorLogSize: a call on a destroyed handle; *"
 
 
@@ -38,7 +39,7 @@ def run(run_pytest, toolkit):
 
 def test_violation_fails_its_test(run, pytester) -> None:
     """The test that broke the contract fails although it caught the error; the records and the summary show it."""
-    result = run(BOTH, "--cudalink-report=run.jsonl")
+    result = run(TESTS, "--cudalink-report=run.jsonl")
 
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(
@@ -66,7 +67,7 @@ def test_violation_fails_its_test(run, pytester) -> None:
     assert [test.violations for test in records.tests] == [0, 0, 0, 1, 0]
 
 
-@pytest.mark.parametrize("arguments", [(), ("--cudalink-processes=isolated",)], ids=["alone", "isolated"])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_outside_of_tests(run, arguments) -> None:
     """What no test made fails the run, is counted, and is said once, however many processes collect the file."""
     result = run("use_destroyed()\ndef test_sound(): link()\ndef test_too(): link()\n", *arguments)
@@ -90,7 +91,7 @@ def test_handles_left_behind(run) -> None:
 @pytest.mark.parametrize("asks", ["pytestmark = pytest.mark.cudalink\n", "def test_asks(nvjitlink_contract): pass\n"])
 def test_begins_after_collection(run_pytest, toolkit, asks) -> None:
     """Where a test is the first to ask, calls are checked as long as no code has used the library before."""
-    result = run_pytest(module=f"{HEAD}{asks}{BOTH}")
+    result = run_pytest(module=f"{HEAD}{asks}{TESTS}")
 
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines(["collected * items", "cudalink: backend auto, *", "*_ test_destroyed _*", WHAT])

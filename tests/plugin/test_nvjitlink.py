@@ -99,18 +99,15 @@ def test_marked(): pass
     result.stdout.fnmatch_lines(["SKIPPED * cudalink: needs nvjitlink >= 12.3 (found none)"])
 
 
-def test_impossible(run) -> None:
-    """A release that there is not is a usage error; `test_plugin.test_wrong_values` has what is no release."""
-    result = run("def test(): pass\n", "--cudalink-nvjitlink=13.9")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*cudalink: --cudalink-nvjitlink is 13.9 (from option): *13.9*"])
-
-
-def test_not_in_the_cache(run, monkeypatch, tmp_path) -> None:
-    """A release that is not in the cache is named with the command that brings it."""
+@pytest.mark.parametrize(
+    ("release", "said"), [("13.9", "is 13.9 (from option): *13.9*"), ("13.1", "is 13.1*cudalink toolchain add 13.1*")]
+)
+def test_impossible(run, monkeypatch, tmp_path, release: str, said: str) -> None:
+    """A release that there is not, or that is not in the cache, is a usage error with the command that brings it."""
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
-    result = run("def test(): pass\n", "--cudalink-nvjitlink=13.1")
-    result.stderr.fnmatch_lines(["*--cudalink-nvjitlink is 13.1*cudalink toolchain add 13.1*"])
+    result = run("def test(): pass\n", f"--cudalink-nvjitlink={release}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*cudalink: --cudalink-nvjitlink {said}"])
 
 
 def test_another_copy_was_first(run, fetched, pytester, toolkit) -> None:

@@ -7,10 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import NO_HYPOTHESIS, XDIST
+from tests.nested import BOTH, NO_HYPOTHESIS
 from tests.system_runtime import make_system_runtime
-
-slow = pytest.mark.slow
 
 HEAD = """
 import ctypes, os, sys
@@ -171,20 +169,23 @@ def test_before_collection(run, pytester, systems, conftest: str, lines: list[st
     result.stdout.fnmatch_lines(lines)
 
 
-@pytest.mark.parametrize("phase", ["setup", "session"])
-def test_phases(run, phase) -> None:
+def test_phases(run) -> None:
     """The phase that loads it fails; after the last test that is its teardown."""
-    scope = "session" if phase == "session" else "function"
-    before, after = ("ctypes.CDLL(OLD)", "") if phase == "setup" else ("", "ctypes.CDLL(OLD)")
-    result, libs = run(
-        f"@pytest.fixture(scope={scope!r})\ndef it():\n    {before or 'pass'}\n    yield\n    {after or 'pass'}\n"
-        "def test(it): pass",
-        "--cudalink-provenance=wheels",
-    )
+    module = """
+@pytest.fixture
+def early(): ctypes.CDLL(OLD)
+@pytest.fixture(scope="session")
+def late():
+    yield
+    ctypes.CDLL(NEW)
+def test_setup(early): pass
+def test_last(late): pass
+"""
+    result, libs = run(module, "--cudalink-provenance=wheels")
 
-    result.assert_outcomes(passed=phase != "setup", errors=1)
-    assert [lib.during for lib in libs if lib.place == "system"] == ["setup" if phase == "setup" else "teardown"]
-    result.stdout.fnmatch_lines([FROM_SYSTEM])
+    result.assert_outcomes(passed=1, errors=2)
+    assert [lib.during for lib in libs if lib.place == "system"] == ["setup", "teardown"]
+    result.stdout.fnmatch_lines([FROM_SYSTEM, FROM_SYSTEM.replace("12", "13")])
 
 
 def test_by_the_loader(run, systems, pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,27 +236,10 @@ def test_the_plugin_itself_may_look(run, pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["cudalink: libnvJitLink.so.13 is from a wheel: *; expected a file below /nowhere"])
 
 
-@pytest.mark.parametrize("kind", ["driver", "nvjitlink", pytest.param("contain", marks=slow)])
-def test_parts_of_the_plugin(run, toolkit, systems, kind) -> None:
-    """An emulated driver, an nvJitLink that the run asks for, and a link worker are no libraries from elsewhere."""
-    option = {
-        "driver": f"--cudalink-driver={toolkit}",
-        "nvjitlink": f"--cudalink-nvjitlink={systems.minor}",
-        "contain": "-ocudalink_contain=yes",
-    }
-    module = "def test(): link('13.0-main.ptx', '13.0-user.ptx')"
-
-    result, libraries = run(module, "--cudalink-provenance=wheels", option[kind])
-
-    result.assert_outcomes(passed=1)
-    expected = {"driver": ("libcuda", "emulated"), "nvjitlink": ("libnvJitLink", "toolchains")}
-    assert kind == "contain" or expected[kind] in {(library.name, library.place) for library in libraries}
-
-
 # -- other processes
 
 
-@pytest.mark.parametrize("arguments", [pytest.param(("--cudalink-processes=isolated",), id="isolated"), XDIST])
+@pytest.mark.parametrize("arguments", [BOTH])
 def test_other_processes(run, arguments) -> None:
     """The process of a test reports as any other; what several have collected is said once."""
     module = "ctypes.CDLL(NEW)\ndef test_a(): pass\ndef test_b(): ctypes.CDLL(OLD)"
@@ -263,25 +247,27 @@ def test_other_processes(run, arguments) -> None:
 
     result.assert_outcomes(passed=1, failed=1)
     assert result.stdout.str().count("outside of tests: libcudart.so.13 is from the system") == 1
-    system = [(library.soname, library.nodeid) for library in libs if library.place == "system"]
-    assert {*system} == {("libcudart.so.13", None), ("libcudart.so.12", "test_it.py::test_b")}
-    assert "-n2" in arguments or len(system) == 2
-    assert {lib.worker for lib in libs if lib.nodeid} <= ({"gw0", "gw1"} if "-n2" in arguments else {None})
+    system = [(library.soname, library.nodeid, library.worker) for library in libs if library.place == "system"]
+    assert system == [("libcudart.so.13", None, "gw0"), ("libcudart.so.12", "test_it.py::test_b", "gw0")]
 
 
-# -- sound runs
-
-
-@pytest.mark.parametrize("driver", ["absent", "12.9"])
-def test_sound(run, driver) -> None:
-    """Nothing is found in runs that take everything from wheels, with a driver and without."""
+@pytest.mark.parametrize(
+    ("option", "library", "place"),
+    [
+        ("--cudalink-driver=absent", "libnvrtc", "wheels"),
+        ("--cudalink-driver=12.9", "libcuda", "emulated"),
+        ("--cudalink-nvjitlink=MINOR", "libnvJitLink", "toolchains"),
+        pytest.param("-ocudalink_contain=yes", "libnvrtc", "wheels", marks=pytest.mark.slow),
+    ],
+)
+def test_sound(run, systems, option: str, library: str, place: str) -> None:
+    """Nothing is found in runs that take everything from wheels, nor of what the plugin brings: a driver, a linker."""
     module = (
         "def test_own(): own()\ndef test_nvrtc(): nvrtc()\ndef test_link(): link('13.0-main.ptx', '13.0-user.ptx')\n"
     )
-
-    result, libraries = run(module, "--cudalink-provenance=wheels", f"--cudalink-driver={driver}")
+    result, libraries = run(module, "--cudalink-provenance=wheels", option.replace("MINOR", systems.minor))
 
     assert result.ret == 0, result.stdout.str()
-    assert "libnvrtc" in {library.name for library in libraries}
-    assert {library.place for library in libraries} <= {"wheels", "emulated"}
+    assert (library, place) in {(library.name, library.place) for library in libraries}
+    assert {library.place for library in libraries} <= {"wheels", "emulated", "toolchains"}
     assert "in one process" not in result.stdout.str()

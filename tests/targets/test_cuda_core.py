@@ -214,41 +214,6 @@ def test_left_out():
     result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled (--cudalink-target from option)"])
 
 
-MOVED = """
-import importlib.abc, sys
-
-class Moved(importlib.abc.MetaPathFinder):
-    '''As if a release had renamed its switch.'''
-    def find_spec(self, name, path, target=None):
-        if name != "cuda.core._linker":
-            return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1:]:
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                loader, execute = spec.loader, spec.loader.exec_module
-                class Loader(importlib.abc.Loader):
-                    def create_module(self, spec): return loader.create_module(spec)
-                    def exec_module(self, module):
-                        execute(module)
-                        del module._use_nvjitlink_backend
-                spec.loader = Loader()
-                return spec
-
-sys.meta_path.append(Moved())
-sys.meta_path.insert(1, sys.meta_path.pop())
-"""
-
-
-def test_moved_switch_is_an_error(go, pytester, cuda_core) -> None:
-    """A release that moved the switch is refused by name at its import, and not steered in vain."""
-    pytester.makeconftest(MOVED)
-    result = go("def test(): make()\n", "--force-backend=driver")
-    assert result.ret != 0
-    result.stdout.fnmatch_lines(
-        [f"*StaleRecipeError: cudalink cannot steer cuda-core {cuda_core}: *_linker has no *, which the recipe for *"]
-    )
-
-
 UNKNOWN = """
 from pytest_cudalink.targets.cuda_core import CudaCore
 CudaCore.version = lambda self: "0.1"

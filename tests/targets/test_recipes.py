@@ -6,6 +6,7 @@ import pytest
 
 from pytest_cudalink.targets import StaleRecipeError
 from pytest_cudalink.targets.base import recipe_for, recipes
+from pytest_cudalink.targets.cuda_core import CudaCore
 
 RECIPES = [recipe for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir") for recipe in recipes(name)]
 
@@ -33,6 +34,15 @@ def test_stale_recipe(recipe) -> None:
     for name in recipe.undecided:
         with pytest.raises(StaleRecipeError, match=rf"starts with {name} = 'else'.*Update pytest-cudalink"):
             recipe.check(module_of(recipe, **{name: "else"}), "9.9")
+
+
+def test_a_release_that_moved_its_switch(monkeypatch) -> None:
+    """The target refuses it as its module is imported, and does not steer it in vain."""
+    recipe = recipe_for("cuda-core", "1.0.1")
+    monkeypatch.setattr(CudaCore, "version", lambda _: "1.0.1")
+    moved = module_of(recipe, Linker=type("Linker", (), {}), **{next(iter(recipe.undecided)): ...})
+    with pytest.raises(StaleRecipeError, match=r"cannot steer cuda-core 1\.0\.1: .* has no "):
+        CudaCore().install(moved)
 
 
 @pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda recipe: recipe.versions)
