@@ -223,7 +223,7 @@ def test_processes_that_a_test_started(run) -> None:
 def test_an_error_that_is_raised_again(run) -> None:
     """That of a fixture of a wider scope explains each test that it fails; the frames of old errors are let go."""
     run._emulated.refuse(LOAD, **NEWER)
-    kept, gone = ValueError("kept"), NamelessError()
+    kept, gone = NamelessError(), NamelessError()
     assert why(run, gone) == REFUSED_PTX
     reference = weakref.ref(gone)
     for number in range(16):
@@ -232,23 +232,16 @@ def test_an_error_that_is_raised_again(run) -> None:
         assert why(run, error) == f"cuA: {number}\n\n{ADVICE}"
     del gone, error
     assert why(run, kept) == f"cuA: 0\n\n{ADVICE}"
-    assert why(run, ValueError("kept")) == ""
+    assert why(run, NamelessError()) == ""
     gc.collect()
     assert reference() is not None
     begin(run)
     gc.collect()
     assert reference() is None
     assert why(run, kept) == f"cuA: 0\n\n{ADVICE}"
-
-
-def test_errors_are_let_go_at_once(run) -> None:
-    """Between the trials of a test, whose objects the frames of an error keep alive."""
-    error = NamelessError()
-    run._emulated.refuse(LOAD, **NEWER)
-    assert why(run, error) == REFUSED_PTX
-    reference = weakref.ref(error)
-    del error
-    run.part(CAUSES).forget_errors()
+    run.part(CAUSES).forget_errors()  # between the trials of a test, whose objects the frames of an error keep alive
+    reference = weakref.ref(kept)
+    del kept
     gc.collect()
     assert reference() is None
 
@@ -320,6 +313,9 @@ def test_a_refusal_that_a_library_swallowed(run, monkeypatch, text: str, explain
 @pytest.mark.parametrize("refused_in", ["A", ""])
 def test_a_runtime_that_was_refused(run, refused_in: str) -> None:
     """It repeats that answer: then weaker words are enough, also in the output, and other failures are counted."""
+    assert why(run) == ""
+    run.part(CAUSES).finish()
+    assert run.part(LEDGER).outside.of_processes == []  # nothing is said of failures before it is refused
     run._emulated.refuse("cuGetExportTable")
     if refused_in:
         assert why(run) == f"the CUDA runtime: {NO_TABLES}\n\n{ADVICE}"
@@ -377,13 +373,6 @@ def test_an_error_without_words_that_is_raised_where_the_first_was(run, kind: ty
     for text in ("at the refusal", "with its words"):
         assert bool(why(run, raised(kind(text), False))) is known
     assert why(run, raised(kind("at the refusal"), True)) == why(run, raised(kind("another"), False)) == ""
-
-
-def test_failures_before_the_runtime_is_refused(run) -> None:
-    """Nothing is said of them."""
-    assert why(run) == ""
-    run.part(CAUSES).finish()
-    assert run.part(LEDGER).outside.of_processes == []
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,45 @@ def run(pytester: pytest.Pytester, run_pytest):
     return lambda module, *arguments: run_pytest(*given, *arguments, module=head + module)
 
 
-def test_each_link_of_each_thread_counts(run) -> None:
-    """The first links make the ledger, in whichever thread comes first, and no count is lost."""
-    result = run("import lib\ndef test(): eight(lambda: [lib.link() for _ in range(100)])\n")
-    result.assert_outcomes(passed=1)
+COUNTS = """
+import os, threading, lib
+from pytest_cudalink.plugin.run import run_of
+
+def test_links(): eight(lambda: [lib.link() for _ in range(100)])
+
+def test_faults(emulated_driver):
+    eight(lambda: [emulated_driver.inject("cuMemAlloc", 2, nth=10**6) for _ in range(8)])
+    numbers = [one.number for one in emulated_driver._made]
+    assert len(set(numbers)) == 64
+
+def test_forks(request):
+    held, done = threading.Event(), threading.Event()
+    def hold():
+        with run_of(request.config).lock:
+            held.set()
+            done.wait()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        lib.link()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    done.set()
+    thread.join()
+"""
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_what_threads_count_at_once(run) -> None:
+    """The first links make the ledger, in whichever thread comes first, and no count is lost.
+
+    Each thread gets the number of its own fault, so that all are removed as the test ends. A child that is forked while
+    a thread counts has no thread that gives the lock back, and links all the same.
+    """
+    result = run(COUNTS, "-W", "ignore")
+    result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["lib: 800 links (800 on nvJitLink)"])
 
 
@@ -62,19 +97,6 @@ def test(): eight(link)
     result = run(module, "--force-backend=driver")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*linked on nvJitLink: link of its own*(400 times)*"])
-
-
-def test_faults_of_several_threads_are_removed(run) -> None:
-    """Each thread gets the number of its own fault, so that all are removed as the test ends, and each is named."""
-    module = """
-import warnings
-def test(emulated_driver):
-    eight(lambda: [emulated_driver.inject("cuMemAlloc", 2, nth=10**6) for _ in range(8)])
-    numbers = [one.number for one in emulated_driver._made]
-    assert len(set(numbers)) == 64
-"""
-    result = run(module, "-W", "ignore")
-    result.assert_outcomes(passed=1)
 
 
 def test_violations_of_several_threads_are_expected_once(run, toolkit) -> None:
@@ -116,30 +138,3 @@ def test_a_thread_does_not_inherit_who_reports_its_links() -> None:
         assert steering.is_covered()
         assert in_thread(steering.is_covered) is False
         assert in_thread(lambda: steering.linking_for("lib")) == "lib"
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_child_that_was_forked_while_a_thread_counts(run) -> None:
-    """The child has no thread that would give the lock back, and links all the same."""
-    module = """
-import os, threading, lib
-from pytest_cudalink.plugin.run import run_of
-def test(request):
-    lib.link()
-    held, done = threading.Event(), threading.Event()
-    def hold():
-        with run_of(request.config).lock:
-            held.set()
-            done.wait()
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    child = os.fork()
-    if child == 0:
-        lib.link()
-        os._exit(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    done.set()
-    thread.join()
-"""
-    run(module, "-W", "ignore").assert_outcomes(passed=1)

@@ -1,6 +1,5 @@
 """A run that is watched is the run that was written: what a test can tell stands in one table of the manual."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -8,24 +7,6 @@ import pytest
 from tests.plugin.transparency import runs
 
 ROWS = runs.rows(runs.TABLE.read_text(encoding="utf-8"))
-
-
-def test_the_table_can_be_read() -> None:
-    """Each row has programs that exist, options that a set has, and a reason."""
-    text = (runs.HERE / "programs.py").read_text(encoding="utf-8")
-    programs = {name.removeprefix("driver_") for row in ROWS for name in row.programs if "(" not in name}
-    there = {"files_left_behind", *re.findall(r'^(?:def |    ")(\w+)(?:\(|": )', text, re.MULTILINE)}
-    assert programs - there == set()
-    options = {option for row in ROWS for option in row.options}
-    every = {option for driver in ("emulated", "real") for options in runs.sets(driver) for option in options}
-    assert options <= every
-    assert all(row.why for row in ROWS)
-
-
-def test_every_option_is_in_a_set() -> None:
-    """No option of the plugin that can change a process is left out."""
-    every = {option for driver in ("emulated", "real") for options in runs.sets(driver) for option in options}
-    assert every == {*runs.WAYS, *runs.OTHERS}
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.weekly)])

@@ -54,14 +54,24 @@ def test_nothing_is_imported(go) -> None:
     result.assert_outcomes(passed=1)
 
 
-def test_decided_before_collection(go) -> None:
-    """A test module that decides its skips at import sees what is forced."""
+def test_forced_without_a_linker_of_its_own(go) -> None:
+    """A module that decides its skips at import sees what is forced; a Program of PTX makes a linker inside."""
     module = """
 FALLS_BACK = linker_module._decide_nvjitlink_or_driver()
 @pytest.mark.skipif(not FALLS_BACK, reason="wants the driver")
 def test_driver_only(): pass
+
+def test_program():
+    text = open("user.ptx").read()
+    program = Program(text, "ptx", ProgramOptions(arch="sm_90"))
+    code = bytes(program.compile("cubin").code)
+    assert code[:4] == b"\\x7fELF"
+    assert program.backend == "driver"
+    program.close()
 """
-    go(module, "--force-backend=driver").assert_outcomes(passed=1)
+    result = go(module, "--force-backend=driver")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["cuda.core: 1 link (1 on the driver)"])
 
 
 def test_both_in_one_process(go) -> None:
@@ -127,38 +137,6 @@ def test_lifetimes(go, cuda_core) -> None:
         result.assert_outcomes(passed=1)
 
 
-def test_program_of_ptx(go) -> None:
-    """A Program of PTX makes a linker inside: forced and watched as well."""
-    module = """
-def test_program():
-    text = open("user.ptx").read()
-    program = Program(text, "ptx", ProgramOptions(arch="sm_90"))
-    code = bytes(program.compile("cubin").code)
-    assert code[:4] == b"\\x7fELF"
-    assert program.backend == "driver"
-    program.close()
-"""
-    result = go(module, "--force-backend=driver")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cuda.core: 1 link (1 on the driver)"])
-
-
-def test_the_class_looks_like_itself(go) -> None:
-    """Tests of the library that look at its class or subclass it see no difference."""
-    module = """
-def test_class():
-    assert Linker.__name__ == "Linker" and Linker.__module__ == linker_module.__name__
-    assert isinstance(make(), Linker)
-    with pytest.raises(ValueError, match="At least one ObjectCode"):
-        Linker()
-    with pytest.raises(TypeError):
-        Linker("not a code", options=LinkerOptions(arch="sm_90"))
-    with pytest.raises(ValueError, match="(?i)unsupported target"):
-        make().link("fatbin")
-"""
-    go(module).assert_outcomes(passed=1)
-
-
 def test_refused_link_is_told(go, pytester) -> None:
     """An error reaches the test unchanged, and the record names it."""
     module = """
@@ -178,10 +156,20 @@ def test_refused():
     assert (test["outcome"], test["backends"]) == ("failed", {"driver": 1})
 
 
-def test_faked_versions(go) -> None:
-    """The library's own decision sees what is faked, and forgets it when the fake ends."""
+def test_the_library_as_tests_see_it(go) -> None:
+    """Its class looks like itself; its own decision sees what is faked, and forgets it when the fake ends."""
     module = """
 decide = linker_module._decide_nvjitlink_or_driver
+
+def test_class():
+    assert Linker.__name__ == "Linker" and Linker.__module__ == linker_module.__name__
+    assert isinstance(make(), Linker)
+    with pytest.raises(ValueError, match="At least one ObjectCode"):
+        Linker()
+    with pytest.raises(TypeError):
+        Linker("not a code", options=LinkerOptions(arch="sm_90"))
+    with pytest.raises(ValueError, match="(?i)unsupported target"):
+        make().link("fatbin")
 
 def test_present(fake_versions):
     fake_versions(driver="12.9", nvjitlink="13.0")
@@ -197,7 +185,7 @@ def test_over():
     assert decide() is False
     assert ran(make()) == "nvjitlink"
 """
-    go(module).assert_outcomes(passed=3)
+    go(module).assert_outcomes(passed=4)
 
 
 def test_narrowed(go) -> None:
