@@ -45,22 +45,14 @@ local = threading.local()
 local.at_import = True
 
 
-def observer(function):
-    """Make a function one of the programs that change nothing; they come first, so that they see nothing of others."""
-    OBSERVERS[function.__name__] = function
-    return function
+def into(programs):
+    """Make a decorator that keeps a function as a program, by its name."""
+    return lambda function: programs.setdefault(function.__name__, function)
 
 
-def program(function):
-    """Make a function one of the programs that do something, and leave nothing behind."""
-    PROGRAMS[function.__name__] = function
-    return function
-
-
-def on_driver(function):
-    """Make a function one of the programs that need a driver."""
-    DRIVER[function.__name__] = function
-    return function
+#: Those that change nothing come first, so that they see nothing of others; then those that do something, and leave
+#: nothing behind; then those that need a driver.
+observer, program, on_driver = into(OBSERVERS), into(PROGRAMS), into(DRIVER)
 
 
 def in_a_fork(function):
@@ -129,6 +121,17 @@ PROGRAMS |= {
     "multiprocessing_fork": lambda: _with_pool("fork"),
     "multiprocessing_forkserver": lambda: _with_pool("forkserver"),
     "multiprocessing_spawn": lambda: _with_pool("spawn"),
+    "fault_handler": lambda: [
+        faulthandler.is_enabled(),
+        started("import faulthandler; print(faulthandler.is_enabled())"),
+    ],
+    "text_encoding": lambda: [
+        locale.getpreferredencoding(do_setlocale=False),
+        locale.setlocale(locale.LC_ALL),
+        sys.getfilesystemencoding(),
+        sys.getdefaultencoding(),
+        started("import sys; print(sys.stdout.encoding)")[0],
+    ],
     "subprocess_output": lambda: started("import sys; print(sys.path[0] == '', len(sys.argv), sys.flags.utf8_mode)"),
 }
 
@@ -162,6 +165,11 @@ OBSERVERS |= {
         os.getsid(0) == os.getsid(RUNNER),
         os.getpgrp() == os.getpgid(RUNNER),
         os.getpriority(os.PRIO_PROCESS, 0),
+    ],
+    "masks_of_signals": lambda: [
+        line
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        if line.startswith(("SigBlk", "SigIgn", "SigCgt", "SigPnd", "ShdPnd"))
     ],
     "limits": lambda: {
         name: resource.getrlimit(getattr(resource, name))
@@ -218,12 +226,6 @@ def handlers():
     }
 
 
-@observer
-def masks_of_signals():
-    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return [line for line in status if line.startswith(("SigBlk", "SigIgn", "SigCgt", "SigPnd", "ShdPnd"))]
-
-
 @program
 def sigalrm():
     seen = []
@@ -277,11 +279,6 @@ def wakeup_descriptor():
     before = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(before)
     return before
-
-
-@program
-def fault_handler():
-    return [faulthandler.is_enabled(), started("import faulthandler; print(faulthandler.is_enabled())")]
 
 
 # -- threads
@@ -542,17 +539,6 @@ def atexit_order():
 _exits = []
 
 
-@program
-def text_encoding():
-    return [
-        locale.getpreferredencoding(do_setlocale=False),
-        locale.setlocale(locale.LC_ALL),
-        sys.getfilesystemencoding(),
-        sys.getdefaultencoding(),
-        started("import sys; print(sys.stdout.encoding)")[0],
-    ]
-
-
 @observer
 def shared_memory_of_python():
     every = [bytes([number]) for number in range(256)]
@@ -579,32 +565,22 @@ def own_request(request):
     ]
 
 
-@observer
-def options_of_pytest(request):
-    ours = ("plugins", "basetemp", "force_backend", "override_ini")
-    return {
-        name: value for name, value in vars(request.config.option).items() if not name.startswith(("cudalink", *ours))
-    }
-
-
-@observer
-def session_of_pytest(request):
-    session = request.session
-    return [
-        len(session.items) > 1,
-        session.testscollected > 1,
-        session.testsfailed,
-        session.shouldstop,
-        session.shouldfail,
-    ]
-
-
 OBSERVERS |= {
     "current_test": lambda: (
         os.environ.get("PYTEST_CURRENT_TEST"),
         os.environ.get("PYTEST_XDIST_WORKER"),
         os.environ.get("PYTEST_VERSION"),
     ),
+    "options_of_pytest": lambda request: {
+        name: value
+        for name, value in vars(request.config.option).items()
+        if not name.startswith(("cudalink", "plugins", "basetemp", "force_backend", "override_ini"))
+    },
+    "session_of_pytest": lambda request: [
+        len(request.session.items) > 1,
+        request.session.testscollected > 1,
+        *(request.session.testsfailed, request.session.shouldstop, request.session.shouldfail),
+    ],
     "plugins_of_pytest": lambda request: sorted(
         name
         for name, _ in request.config.pluginmanager.list_name_plugin()
@@ -659,12 +635,9 @@ def before_the_first_call():
     return [_state(), forked(lambda: [Driver().cuInit(0), _state()])]
 
 
-@on_driver
-def of_a_new_process():
-    code = (
-        "import ctypes; d = ctypes.CDLL('libcuda.so.1'); print(d.cuCtxSynchronize(), d.cuInit(0), d.cuCtxSynchronize())"
-    )
-    return started(code)
+DRIVER["of_a_new_process"] = lambda: started(
+    "import ctypes; d = ctypes.CDLL('libcuda.so.1'); print(d.cuCtxSynchronize(), d.cuInit(0), d.cuCtxSynchronize())"
+)
 
 
 @on_driver
