@@ -12,16 +12,15 @@ from pytest_cudalink.versions import CudaVersion
 
 V13_0, V13_2, V13_3 = CudaVersion(13, 0), CudaVersion(13, 2), CudaVersion(13, 3)
 
-SWITCHES = {
-    "time": "-time",
-    "verbose": "-verbose",
-    "link_time_optimization": "-lto",
-    "debug": "-g",
-    "lineinfo": "-lineinfo",
-    "optimize_unused_variables": "-optimize-unused-variables",
-    "no_cache": "-no-cache",
-}
-VALUES = {
+#: A value of each option, and how nvJitLink has it; a switch that is False is not written.
+WRITTEN = {
+    "time": (True, "-time"),
+    "verbose": (True, "-verbose"),
+    "link_time_optimization": (True, "-lto"),
+    "debug": (True, "-g"),
+    "lineinfo": (True, "-lineinfo"),
+    "optimize_unused_variables": (True, "-optimize-unused-variables"),
+    "no_cache": (True, "-no-cache"),
     "max_register_count": (32, "-maxrregcount=32"),
     "optimization_level": (0, "-O0"),
     "ftz": (True, "-ftz=1"),
@@ -50,17 +49,13 @@ def test_default_options() -> None:
     assert driver(LinkerOptions()) == [DriverOption(9, "arch", 90)]
 
 
-@pytest.mark.parametrize(("field", "written"), SWITCHES.items())
-def test_switches(field: str, written: str) -> None:
-    """True writes a switch; False is off, and never written."""
-    assert written in nvjitlink(LinkerOptions(**{field: True}))
-    assert nvjitlink(LinkerOptions(**{field: False})) == ["-arch=sm_90"]
-
-
-@pytest.mark.parametrize(("field", "case"), VALUES.items())
-def test_values(field: str, case: tuple[object, str]) -> None:
-    """A value is written with its name."""
-    assert case[1] in nvjitlink(LinkerOptions(**{field: case[0]}), lto=field in LTO_ONLY)
+@pytest.mark.parametrize("field", WRITTEN)
+def test_values(field: str) -> None:
+    """A value is written with its name, a switch alone; a switch that is False is not written."""
+    value, word = WRITTEN[field]
+    assert word in nvjitlink(LinkerOptions(**{field: value}), lto=field in LTO_ONLY)
+    if value is True and "=" not in word:
+        assert nvjitlink(LinkerOptions(**{field: False})) == ["-arch=sm_90"]
 
 
 @pytest.mark.parametrize(("field", "option"), LISTS.items())
@@ -70,14 +65,6 @@ def test_names(field: str, option: str, names) -> None:
     expected = ["a"] if names == "a" else list(names)
     words = nvjitlink(LinkerOptions(**{field: names}), lto=field in LTO_ONLY)
     assert [word for word in words if word.startswith(option)] == [f"{option}={name}" for name in expected]
-
-
-@pytest.mark.parametrize("field", ["ftz", "prec_div", "prec_sqrt", "fma"])
-@pytest.mark.parametrize("value", [True, False])
-def test_floating_point_modes_need_lto(field: str, value: bool) -> None:
-    """Without LTO they silently change nothing: a warning says so, and where they belong."""
-    with pytest.warns(UserWarning, match=rf"LinkerOptions.{field} = {value} has no effect without LTO .*nvjitlink"):
-        nvjitlink(LinkerOptions(**{field: value}))
 
 
 @pytest.mark.parametrize(
@@ -224,30 +211,12 @@ def test_targets(target: str, backend: str, options: dict[str, bool], version, w
 
 def test_program_options() -> None:
     """Options are written as NVRTC spells them."""
-    options = ProgramOptions(
-        relocatable_device_code=True,
-        max_register_count=32,
-        ftz=True,
-        prec_div=False,
-        std="c++17",
-        debug=True,
-        define_macro=["A", "B=2"],
-        include_path="/x",
-        extra_options="-w",
-    )
-    assert options.for_nvrtc("sm_90", lto=True) == [
-        "--gpu-architecture=sm_90",
-        "--relocatable-device-code=true",
-        "-dlto",
-        "--device-debug",
-        "--maxrregcount=32",
-        "--ftz=true",
-        "--prec-div=false",
-        "--define-macro=A",
-        "--define-macro=B=2",
-        "--include-path=/x",
-        "--std=c++17",
-        "-w",
+    given = {"relocatable_device_code": True, "max_register_count": 32, "ftz": True, "prec_div": False, "std": "c++17"}
+    given |= {"debug": True, "define_macro": ["A", "B=2"], "include_path": "/x", "extra_options": "-w"}
+    assert ProgramOptions(**given).for_nvrtc("sm_90", lto=True) == [
+        *("--gpu-architecture=sm_90", "--relocatable-device-code=true", "-dlto", "--device-debug", "--maxrregcount=32"),
+        *("--ftz=true", "--prec-div=false", "--define-macro=A", "--define-macro=B=2", "--include-path=/x"),
+        *("--std=c++17", "-w"),
     ]
     assert ProgramOptions().for_nvrtc(None, lto=False) == []
     with pytest.raises(TypeError, match="ProgramOptions.ftz"):
@@ -258,7 +227,10 @@ def test_program_options() -> None:
 
 
 def test_options_are_written_once_for_each_situation() -> None:
-    """The same list comes back; another release, architecture, backend or kind of link has its own."""
+    """The same list comes back; another release, architecture, backend or kind of link has its own.
+
+    What is kept is no part of the options: they stay equal, and a changed copy starts with nothing.
+    """
     options = LinkerOptions(arch="sm_90", max_register_count=32)
     first = options.written("nvjitlink", V13_2, "sm_90", lto=False)
     assert first == nvjitlink(options)
@@ -269,21 +241,18 @@ def test_options_are_written_once_for_each_situation() -> None:
     assert options.written("nvjitlink", V13_2, "sm_90", lto=True) == nvjitlink(options, lto=True)
     assert options.written("nvjitlink", V13_2, "sm_100", lto=False)[0] == "-arch=sm_100"
     assert options.written("driver", V13_2, "sm_90", lto=False) == driver(options)
+    unused = LinkerOptions(arch="sm_90", max_register_count=32)
+    assert (options, repr(options)) == (unused, repr(unused))
+    assert dataclasses.replace(options, arch="sm_80").kept("nvjitlink", V13_2, lto=False) is None
 
 
-def test_warnings_come_with_every_link() -> None:
-    """Also with the second one, for which the options are not written again."""
-    options = LinkerOptions(arch="sm_90", ftz=True)
+@pytest.mark.parametrize(
+    ("field", "value"), [("ftz", True), ("ftz", False), ("prec_div", True), ("prec_sqrt", False), ("fma", False)]
+)
+def test_floating_point_modes_need_lto(field: str, value: bool) -> None:
+    """Without LTO they silently change nothing: every link warns of it, also one whose options were written before."""
+    options, word = LinkerOptions(arch="sm_90", **{field: value}), f"-{field.replace('_', '-')}={value:d}"
     for _ in range(2):
-        with pytest.warns(UserWarning, match="ftz = True has no effect without LTO"):
-            assert options.written("nvjitlink", V13_2, "sm_90", lto=False) == ["-arch=sm_90", "-ftz=1"]
+        with pytest.warns(UserWarning, match=rf"LinkerOptions.{field} = {value} has no effect without LTO .*nvjitlink"):
+            assert options.written("nvjitlink", V13_2, "sm_90", lto=False) == ["-arch=sm_90", word]
         assert options.kept("nvjitlink", V13_2, lto=False) is None
-
-
-def test_what_is_kept_is_not_part_of_the_options() -> None:
-    """Options stay equal, and a changed copy starts with nothing."""
-    used, unused = LinkerOptions(arch="sm_90"), LinkerOptions(arch="sm_90")
-    used.written("nvjitlink", V13_2, "sm_90", lto=False)
-    assert used == unused
-    assert repr(used) == repr(unused)
-    assert dataclasses.replace(used, arch="sm_80").kept("nvjitlink", V13_2, lto=False) is None

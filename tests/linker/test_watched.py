@@ -59,27 +59,22 @@ def lib(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return Library(compile_c(tmp_path_factory.mktemp("watched") / "libprints.so", SOURCE))
 
 
-def test_the_line_is_returned_and_printed(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
-    assert lib.complete(lambda: lib.print(f"{LINE}\n")) == (0, LINE)
-    assert capfd.readouterr().err == f"{LINE}\n"
-
-
-def test_the_result_of_the_library_is_kept(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
-    assert lib.complete(lambda: None, 6) == (6, "")
-    assert lib.complete(lambda: lib.print(f"{LINE}\n"), 6) == (6, LINE)
-    capfd.readouterr()
-
-
-@pytest.mark.parametrize("text", ["", "error   : not this\n", "fatal\n"])
-def test_other_text_is_only_printed(lib: Library, text: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert lib.complete(lambda: lib.print(text)) == (0, "")
-    assert capfd.readouterr().err == text
-
-
-def test_the_last_line_counts_and_a_new_watch_forgets_it(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
-    assert lib.complete(lambda: [lib.print(f"fatal   : {number}\n") for number in range(3)]) == (0, "fatal   : 2")
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        (f"{LINE}\n", 0, LINE),
+        (f"{LINE}\n", 6, LINE),
+        ("", 6, ""),
+        ("error   : not this\n", 0, ""),
+        ("fatal\n", 0, ""),
+        ("fatal   : 1\nfatal   : 2\n", 0, "fatal   : 2"),
+    ],
+)
+def test_what_a_library_prints(lib: Library, text: str, code: int, line: str, capfd) -> None:
+    """The last fatal line is returned with the library's code, all is printed, and a new watch forgets the line."""
+    assert lib.complete(lambda: [*map(lib.print, text.splitlines(keepends=True))], code) == (code, line)
     assert lib.complete(lambda: None) == (0, "")
-    assert capfd.readouterr().err.count("fatal") == 3
+    assert capfd.readouterr().err == text
 
 
 def test_a_long_line_is_cut(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
@@ -114,19 +109,20 @@ def test_two_threads_watch_at_once(lib: Library, capfd: pytest.CaptureFixture[st
     capfd.readouterr()
 
 
-def test_stderr_of_other_libraries_stays(lib: Library) -> None:
-    """NVRTC closes the stream that it took for stderr, if stderr is another one when it has compiled."""
-    seen: list[int | None] = []
-    original = ctypes.c_void_p.in_dll(LIBC, "stderr").value
-    lib.complete(lambda: seen.append(ctypes.c_void_p.in_dll(LIBC, "stderr").value))
-    assert seen == [original]
+def test_streams_stay(lib: Library) -> None:
+    """During a call ``stderr`` is what it was, of other libraries and of the watched one.
 
+    NVRTC closes what it took for stderr, if that is another one when it has compiled. What a second thread took for
+    stderr in the watched library is not closed when the first one is done.
+    """
 
-def test_a_library_has_the_same_stream_before_and_after_a_call(lib: Library) -> None:
-    """What a second thread took for stderr in the library is not closed by it when the first one is done."""
-    before, during = lib.native.stream(), []
-    lib.complete(lambda: during.append(lib.native.stream()))
-    assert during == [before] == [lib.native.stream()] != [ctypes.c_void_p.in_dll(LIBC, "stderr").value]
+    def streams() -> tuple[int, int | None]:
+        return lib.native.stream(), ctypes.c_void_p.in_dll(LIBC, "stderr").value
+
+    before, during = streams(), []
+    lib.complete(lambda: during.append(streams()))
+    assert during == [before] == [streams()]
+    assert before[0] != before[1]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -149,7 +145,6 @@ DIES = """
 import os, sys
 from pathlib import Path
 from tests.linker.test_watched import Library
-
 lib = Library(Path(sys.argv[1]))
 lib.complete(lambda: (lib.print("last words"), os.abort()))
 """
