@@ -170,11 +170,36 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = import_module("pytest_cudalink.audit").audti
 
 
-def test_one_module_is_imported_without_the_others():
-    code = (
-        "import sys, pytest_cudalink.guardrails.can_link, pytest_cudalink.guardrails.provenance\n"
-        "heavy = ('audit.wheel', 'guardrails.guard', 'linker._linker', 'emulator', 'stubs')\n"
-        "print(*[one for one in heavy if f'pytest_cudalink.{one}' in sys.modules], *{'msgspec'} & {*sys.modules})\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+#: Prints what the import of some modules has imported, what data it has read, and the libraries of CUDA in the process.
+IMPORT = """
+import importlib, sys
+opened = []
+sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+for name in sys.argv[1:]:
+    importlib.import_module("pytest_cudalink." + name)
+print(*[name for name, module in [*sys.modules.items()] if getattr(module, "__spec__", None)])
+print(*[path.rpartition("/")[2] for path in opened if "/data/" in path or path.endswith(".toml")])
+maps = open("/proc/self/maps").read()
+print(*[name for name in ("libcuda", "nvJitLink", "nvrtc") if name in maps])
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "without", "reads"),
+    [
+        ("plugin linker artifacts probes cli linker.sample matrix.keys emulator", "cuda compat.atlas", "options.json"),
+        ("compat.exports compat.releases compat.architectures", "json tomllib elftools packaging", ""),
+        (
+            "guardrails.can_link guardrails.provenance",
+            "audit.wheel guardrails.guard linker._linker emulator stubs msgspec",
+            "cuda_libraries.toml",
+        ),
+    ],
+)
+def test_what_an_import_does_not_do(modules, without, reads):
+    """It loads no CUDA, and neither reads nor imports what only a use needs."""
+    command = [sys.executable, *["-S"] * modules.startswith("compat"), "-c", IMPORT, *modules.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FOLDER.parent)
+    imported, read, mapped = done.stdout.split("\n")[:3]
+    names = {name.removeprefix("pytest_cudalink.") for name in imported.split()}
+    assert (names & {*without.split()}, read, mapped) == (set(), reads, "")

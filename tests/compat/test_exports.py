@@ -1,10 +1,9 @@
 """What CUDA libraries export: the table, compared with the libraries that are here, and facts known from the field."""
 
 import json
-import subprocess
-import sys
 from bisect import bisect_left
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -27,6 +26,7 @@ SONAME = "libcuda.so.1"
 RELEASES = [CudaVersion(12, minor) for minor in (0, 1, 2, 3)]
 
 
+@cache
 def libraries_here() -> list[tuple[str, CudaVersion, Path]]:
     """The libraries of cached toolchains and of installed wheels, where the wheel is the newest of its release."""
     libraries = []
@@ -94,10 +94,12 @@ def test_beginnings_of_real_libraries(toolkit) -> None:
         ("libnvJitLink", "__nvJitLinkGetErrorLog_13_1", {12: None, 13: "13.1"}),  # NVIDIA/cuvs#1862
         ("libnvJitLink", "__nvJitLinkGetErrorLogSize_12_9@libnvJitLink.so.12", {12: "12.9", 13: None}),
         ("libcudart", "cudaGetDriverEntryPointByVersion", {12: "12.5", 13: "13.0"}),  # NVIDIA/cccl#5970
-        ("libcudart", "cudaMalloc", {12: "12.0", 13: "13.0"}),
+        ("libcudart", "cudaMalloc@libcudart.so.13", {12: "12.0", 13: "13.0"}),
+        ("libcusolver", "cusolverDnXgeev", {12: "12.6", 13: "13.0"}),
         ("libcuda", "cuCtxGetDevice_v2", {12: None, 13: "13.0"}),  # numba/numba#10188
+        ("libcuda", "cuLogsUnregisterCallback", {12: "12.9", 13: "13.0"}),
+        ("libcuda", "cuGraphGetId", {12: None, 13: "13.1"}),
         ("libcuda", "cuGetProcAddress_v2_ptsz", {12: None, 13: None}),  # given by cuGetProcAddress alone
-        ("libcuda", "no_such_function", {12: None, 13: None}),
     ],
 )
 def test_known_from_the_field(stem, symbol, since) -> None:
@@ -106,38 +108,33 @@ def test_known_from_the_field(stem, symbol, since) -> None:
     assert {major: release and str(release) for major, release in firsts.items()} == since
 
 
-def test_early_nvjitlink_has_versioned_names_alone() -> None:
-    """From 12.0 to 12.2 nvJitLink exports no plain name; every plain name exists from 12.3 on."""
+def test_symbols_of_releases() -> None:
+    """Before 12.3 nvJitLink exports no plain name; then cuFFT lost three functions, which a wheel of 12.2 may want."""
     for minor in (0, 1, 2):
         names = exports.symbols("libnvJitLink", CudaVersion(12, minor))
         assert len(names) == 13 * (minor + 1)
         assert all(name.startswith("__nvJitLink") for name in names)
     assert "nvJitLinkCreate" in exports.symbols("libnvJitLink", CudaVersion(12, 3))
-
-
-def test_symbols_that_vanish_within_a_major() -> None:
-    """In 12.3 cuFFT lost three functions, which a wheel that was built with 12.2 may want."""
-    assert exports.until("libcufft", 12, "cufftEnterCS") == CudaVersion(12, 3)
-    assert exports.until("libcufft", 12, "cufftPlan1d") is None
-    assert "cufftEnterCS" in exports.symbols("libcufft", CudaVersion(12, 2))
-    assert "cufftEnterCS" not in exports.symbols("libcufft", CudaVersion(12, 3))
+    assert [exports.until("libcufft", 12, name) for name in ("cufftEnterCS", "cufftPlan1d")] == [(12, 3), None]
+    there = ["cufftEnterCS" in exports.symbols("libcufft", CudaVersion(12, minor)) for minor in (2, 3)]
+    assert there == [True, False]
+    # an update of a release can have more than its first wheel: the floor names the wheel
+    last = exports.wheel_versions("libcusolver", CudaVersion(12, 6))[-1]
+    assert exports.first_wheel("libcusolver", 12, "cusolverDnXgeev") == last == "11.7.1.2"
 
 
 def test_driver_of_580() -> None:
     """The libcuda of 13.0 has the 707 symbols that were counted in driver 580, and no wheel."""
     assert len(exports.symbols("libcuda", CudaVersion(13, 0))) == 707
-    assert exports.distributions("libcuda") == {}
-    assert exports.wheel_versions("libcuda", CudaVersion(13, 0)) == ()
+    assert (exports.distributions("libcuda"), exports.wheel_versions("libcuda", CudaVersion(13, 0))) == ({}, ())
+    assert exports.first_wheel("libcuda", 13, "cuInit") is None
     assert CudaVersion(12, 7) in exports.releases("libcuda", 12)
-    assert [exports.since("libcuda", major, "cuLogsUnregisterCallback") for major in (12, 13)] == [(12, 9), (13, 0)]
-    assert exports.since("libcuda", 12, "cuGraphGetId") is None  # of 13.1
 
 
 def test_sonames() -> None:
     """The names are those of the field: cuFFT and cuSOLVER count for themselves."""
-    assert exports.sonames("libcudart") == {12: "libcudart.so.12", 13: "libcudart.so.13"}
-    assert exports.sonames("libcufft") == {12: "libcufft.so.11", 13: "libcufft.so.12"}
-    assert exports.sonames("libcusolver") == {12: "libcusolver.so.11", 13: "libcusolver.so.12"}
+    for stem, numbers in {"libcudart": (12, 13), "libcufft": (11, 12), "libcusolver": (11, 12)}.items():
+        assert exports.sonames(stem) == {12: f"{stem}.so.{numbers[0]}", 13: f"{stem}.so.{numbers[1]}"}
     assert exports.sonames("libnvvm") == {12: "libnvvm.so.4", 13: "libnvvm.so.4"}
     same = [stem for stem in exports.libraries() if len(set(exports.sonames(stem).values())) == 1]
     assert same == ["libcufile", "libcufile_rdma", "libcurand", "libcusparse", "libnvvm", "libcuda"]
@@ -162,44 +159,24 @@ def test_release_of_wheel(distribution, version, release) -> None:
 
 
 def test_every_release_has_an_answer() -> None:
-    """Every library has wheels in each release since its first one, but for 12.7; what lacks has a reason."""
+    """Every library has wheels in each release since its first one, but for 12.7, newer ones in newer releases."""
     for stem, library in make_exports.LIBRARIES.items():
         assert exports.distributions(stem) == library.distributions
-        for major in library.distributions:
+        for major, name in library.distributions.items():
             known = [release for release in PTX_ISA if release.major == major and release != (12, 7)]
             having = list(exports.releases(stem, major))
             assert having == known[known.index(having[0]) :]
-            assert all(exports.wheel_versions(stem, release) for release in having)
-            for release in having:
-                for version in exports.wheel_versions(stem, release):
-                    assert exports.release_of_wheel(library.distributions[major], version) == release
+            wheels = {release: exports.wheel_versions(stem, release) for release in having}
+            assert all(wheels.values())
+            for release, versions in wheels.items():
+                assert {exports.release_of_wheel(name, version) for version in versions} == {release}
+            in_order = [version for versions in wheels.values() for version in versions]
+            assert in_order == sorted(in_order, key=Version), (stem, major)
+            if library.numbered:  # no update brings a function: the release of CUDA is a floor that says all
+                symbols = {symbol for release in having for symbol in exports.symbols(stem, release)}
+                firsts = {exports.first_wheel(stem, major, symbol) for symbol in symbols}
+                assert firsts <= {versions[0] for versions in wheels.values()}, (stem, major)
     assert exports.releases("libcufile", 12)[0] == (12, 6)
-
-
-def test_first_wheel() -> None:
-    """An update of a release can have more than its first wheel; the floor names the wheel."""
-    assert exports.wheel_versions("libcusolver", CudaVersion(12, 6))[-1] == "11.7.1.2"
-    assert exports.since("libcusolver", 12, "cusolverDnXgeev") == CudaVersion(12, 6)
-    assert exports.first_wheel("libcusolver", 12, "cusolverDnXgeev") == "11.7.1.2"
-    assert exports.first_wheel("libcuda", 13, "cuInit") is None
-    assert exports.since("libcudart", 13, "cudaMalloc@libcudart.so.13") == CudaVersion(13, 0)
-
-
-def test_versions_of_wheels_follow_the_releases() -> None:
-    """Of each major of each library, oldest first: by number."""
-    for stem in exports.libraries():
-        for major in exports.distributions(stem):
-            wheels = [v for release in exports.releases(stem, major) for v in exports.wheel_versions(stem, release)]
-            assert wheels == sorted(wheels, key=Version), (stem, major)
-
-
-def test_no_update_brings_a_function_to_a_library_that_is_numbered_as_cuda_is() -> None:
-    """So the release of CUDA is a floor that says all."""
-    for stem in filter(exports.is_numbered, exports.libraries()):
-        for major in exports.distributions(stem):
-            oldest = {exports.wheel_versions(stem, release)[0] for release in exports.releases(stem, major)}
-            symbols = {name for release in exports.releases(stem, major) for name in exports.symbols(stem, release)}
-            assert {exports.first_wheel(stem, major, name) for name in symbols} <= oldest, (stem, major)
 
 
 def test_unknown_library() -> None:
@@ -217,31 +194,20 @@ def test_unknown_library() -> None:
         assert [ask("libcudart", major, "cudaNo") for major in (13, 14)] == [None, None]
 
 
-def test_nothing_is_read_at_import() -> None:
-    """Importing the reader opens no file of data and imports nothing that is heavy."""
-    program = (
-        "import sys; opened = []; sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == 'open' "
-        "else None); import pytest_cudalink.compat.exports; "
-        "print([one for one in opened if 'data' in one], {'json', 'tomllib', 'elftools', 'packaging'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout == "[] set()\n"
-
-
-def by_wheel(history: list[list[frozenset[str]]]) -> tuple[dict, list[frozenset[str]]]:
-    """What the maker writes for wheels with these exports, some in each release; and the exports by release."""
+def by_wheel(history: list[list[frozenset[str]]]) -> dict:
+    """What the maker writes for wheels with these exports, some in each release."""
+    wheels = {f"{r}.{w}": names for r, release in enumerate(history) for w, names in enumerate(release)}
 
     class Reader:
         def result(self, file: IndexedFile) -> make_exports.Read:
-            symbols = wheels[str(file.version)]
-            return make_exports.Read({"libx": ("libx.so", dynamic_symbols.Exports(symbols, (), "libx.so"))}, {})
+            exported = dynamic_symbols.Exports(wheels[str(file.version)], (), "libx.so")
+            return make_exports.Read({"libx": ("libx.so", exported)}, {})
 
-    wheels = {f"{r}.{w}": names for r, release in enumerate(history) for w, names in enumerate(release)}
     files = [IndexedFile(version, "", Version(version), None, None, yanked=False) for version in wheels]
     changes, unread = make_exports._changes(files, "libx", Reader())
     assert unread == {}
     numbers = {str(release): [f"{r}.{w}" for w in range(len(history[r]))] for r, release in enumerate(RELEASES)}
-    return {"distribution": "x", "numbered": False, "wheels": numbers, "changes": changes}, [s[-1] for s in history]
+    return {"distribution": "x", "numbered": False, "wheels": numbers, "changes": changes}
 
 
 names = st.frozensets(st.sampled_from("abc"))
@@ -250,15 +216,12 @@ names = st.frozensets(st.sampled_from("abc"))
 @given(st.lists(st.lists(names, min_size=1, max_size=3), min_size=4, max_size=4))
 def test_since_and_until(history) -> None:
     """The reader gets back what the maker was given, from wheel to wheel."""
-    data, newest = by_wheel(history)
-    spans = exports._major(data).spans
+    spans, newest = exports._major(by_wheel(history)).spans, [release[-1] for release in history]
     assert set(spans) == frozenset().union(*newest)
     for name, span in spans.items():
         having = [release for release, present in zip(RELEASES, newest, strict=True) if name in present]
-        assert span.since == having[0]
         later = [release for release in RELEASES if release > having[-1]]
-        assert span.until == (later[0] if later else None)
-        assert any(name in wheel for wheel in history[RELEASES.index(having[0])])
+        assert (span.since, span.until) == (having[0], later[0] if later else None)
         first = [f"{r}.{w}" for r, release in enumerate(history) for w, here in enumerate(release) if name in here]
         assert span.wheel == first[0]
 
@@ -270,9 +233,8 @@ def beginning() -> tuple[bytes, dynamic_symbols.Exports]:
     with library.open("rb") as opened:
         data = opened.read()
         right = dynamic_symbols.of_file(opened)
-    needed = bisect_left(
-        range(len(data)), 1, key=lambda size: dynamic_symbols.of_beginning(data[:size], SONAME) is not None
-    )
+    read = dynamic_symbols.of_beginning
+    needed = bisect_left(range(len(data)), 1, key=lambda size: read(data[:size], SONAME) is not None)
     assert needed < len(data)
     return data[:needed], right
 

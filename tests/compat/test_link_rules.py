@@ -40,12 +40,17 @@ def test_needs_are_those_of_the_header(release: str, kind: str) -> None:
     assert header_needs(CudaVersion.parse(release), kind) == inspect(code).needs
 
 
-def test_needs_of_releases_without_wheels_or_number() -> None:
-    """A release that no table has asks for itself; two releases with one PTX ISA ask for the older one."""
+def test_needs_of_releases_without_wheels_or_number(monkeypatch) -> None:
+    """A release that no table has asks for itself; two with one PTX ISA or NVVM IR ask for the older one."""
     assert header_needs(V(14, 0), "ptx") == Needs(V(14, 0))
     assert header_needs(V(12, 7), "ltoir") == Needs(V(12, 7))
     assert header_needs(V(12, 6), "ptx") == Needs(V(12, 5))
     assert header_needs(V(12, 6), "cubin") == Needs(V(12, 6))
+    for release in ((13, 7), (13, 8)):
+        monkeypatch.setitem(releases.NVVM_IR, V(*release), (99, 1))
+    for kind, first in (("ltoir", (13, 7)), ("cubin", (13, 8))):
+        assert header_needs(V(13, 8), kind).version == first
+    assert header_needs(V(13, 8), "ltoir") == header_needs(V(13, 7), "ltoir")
 
 
 @pytest.mark.parametrize(
@@ -66,17 +71,12 @@ def test_expected(step: str, kind: str, producer: CudaVersion, consumer: CudaVer
     assert expected(step, kind, producer, consumer) is works
 
 
-@pytest.mark.parametrize(
-    ("kind", "contents"),
-    [
-        *((kind, kind) for kind in ("ptx", "ltoir", "cubin", "linked-cubin")),
-        *((f"fatbin-{kind}", kind) for kind in ("ptx", "ltoir", "cubin")),
-        *(("nvvm-ltoir", "ltoir"), ("merged-ltoir", "ltoir"), ("merged-cubin", "cubin"), ("merged-lto-cubin", "cubin")),
-    ],
-)
-def test_contents(kind: str, contents: str) -> None:
+def test_contents() -> None:
     """A rule is of what a fatbin has in it, or what a linker made of its inputs; a linked cubin has its own rule."""
-    assert contents_of(kind) == contents
+    contents = {kind: kind for kind in ("ptx", "ltoir", "cubin", "linked-cubin")}
+    contents |= {f"fatbin-{kind}": kind for kind in ("ptx", "ltoir", "cubin")}
+    contents |= {"nvvm-ltoir": "ltoir", "merged-ltoir": "ltoir", "merged-cubin": "cubin", "merged-lto-cubin": "cubin"}
+    assert {kind: contents_of(kind) for kind in contents} == contents
 
 
 def test_evidence_is_measured_or_extrapolated() -> None:
@@ -122,13 +122,3 @@ def test_a_link_opens_no_atlas() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["compatible False", "incompatible True"]
-
-
-def test_two_releases_that_write_one_nvvm_ir(monkeypatch) -> None:
-    """Then LTO-IR of the later one asks for the earlier one."""
-    first, second = (13, 7), (13, 8)
-    for release in (first, second):
-        monkeypatch.setitem(releases.NVVM_IR, CudaVersion(*release), (99, 1))
-    assert header_needs(CudaVersion(*second), "ltoir") == header_needs(CudaVersion(*first), "ltoir")
-    assert header_needs(CudaVersion(*second), "ltoir").version == first
-    assert header_needs(CudaVersion(*second), "cubin").version == second

@@ -1,8 +1,8 @@
 """The makers of the tables of cuda-toolkit and of requirements, and the wheels of a package index."""
 
-import threading
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -13,20 +13,15 @@ from tools.package_index import PackageIndexError, metadata_of, wheel_named
 
 @pytest.fixture
 def index(monkeypatch) -> Iterator[Index]:
-    """An index on this machine."""
+    """An index on this machine, which is the default one."""
     monkeypatch.setattr(package_index, "BACKOFF", 0.0)
-    made = Index()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with Index().serving() as made:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", made.url)
+        yield made
 
 
-def test_wheel_by_its_name(index, monkeypatch) -> None:
+def test_wheel_by_its_name(index) -> None:
     """A wheel of any machine is found by its file name, and an error names the one that the index lacks."""
-    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
     for machine in ("aarch64", "sparc"):
         index.add("x-cu12", "3.0", {"x_cu12-3.0.dist-info/METADATA": machine.encode()}, machine)
     name = "x_cu12-3.0-py3-none-manylinux2014_sparc.whl"
@@ -37,18 +32,12 @@ def test_wheel_by_its_name(index, monkeypatch) -> None:
 
 def test_making_the_table_of_requirements(index, tmp_path, monkeypatch, capsys) -> None:
     """The command reads the newest wheel of each package that is not for Windows, yanked or a pre-release."""
-
-    def add(version: str, *requires: str) -> dict:
-        lines = [f"Requires-Dist: {requirement}" for requirement in requires]
-        text = "\n".join(["Metadata-Version: 2.1", "Name: nvidia-cublas", f"Version: {version}", *lines, "", ""])
-        return index.add("nvidia-cublas", version, {f"nvidia_cublas-{version}.dist-info/METADATA": text.encode()})
-
+    add = partial(index.add_metadata, "nvidia-cublas")
     add("13.0", "nvidia-old")
     add("13.1", "Nvidia_B", "nvidia-a>=1", "nvidia-cuda-nvrtc", "numpy", "nvidia-c; extra == 'all'")
     add("13.2rc1", "nvidia-early")
     add("13.2", "nvidia-yanked")["yanked"] = True
     add("13.3", "nvidia-windows")["filename"] = "nvidia_cublas-13.3-py3-none-win_amd64.whl"
-    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
     monkeypatch.setattr(make_requires, "packages", lambda: ["nvidia-cublas"])
     monkeypatch.setattr(make_requires, "_TARGET", tmp_path / "requires.toml")
     assert make_requires.main([]) == 0

@@ -11,27 +11,10 @@ from pytest_cudalink.compat.releases import DRIVER_RELEASES, NVVM_IR, PTX_ISA, S
 from pytest_cudalink.versions import CudaVersion
 from tools import make_names
 
-#: Prints the data files that the import of a module opens.
-OPENED = """
-import importlib, sys
-opened = []
-sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
-importlib.import_module(sys.argv[1])
-print([path for path in opened if path.endswith(".toml")])
-"""
-
 
 def test_names_are_up_to_date() -> None:
     """The checked-in file is what ``nox -s generate`` writes."""
     assert make_names.NAMES.read_text(encoding="utf-8") == make_names.source(), "run: nox -s generate"
-
-
-@pytest.mark.parametrize("module", ["plugin", "matrix.keys", "compat.releases", "compat.architectures", "emulator"])
-def test_imports_read_no_data_file(module: str) -> None:
-    """Start-up costs no look into a TOML file; the constants are Python."""
-    command = [sys.executable, "-c", OPENED, f"pytest_cudalink.{module}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 def test_names_import_nothing_of_the_project() -> None:

@@ -33,27 +33,18 @@ def test_every_variable_is_known() -> None:
     assert {option.env for option in OPTIONS} - {""} <= settings_table.known_variables()
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("CUDALINK_FORCE_BACKNED", "; did you mean CUDALINK_FORCE_BACKEND?"),
-        ("CUDALINK_EMULATOR_ARCHS", "; did you mean CUDALINK_EMULATOR_ARCH?"),
-        ("CUDALINK_TOOLCHAIN", "; did you mean CUDALINK_TOOLCHAINS?"),
-        ("CUDALINK_XYZZY", ""),
-    ],
-)
-def test_mistakes_are_named(name, hint) -> None:
-    """The sentence ends in the nearest known name, if there is one."""
-    given = {"HOME", "CUDALINK_DRIVER", "CUDALINK_STUBS_CUDNN", name}
-    assert settings_table.unread_variables(given) == [
+def test_mistakes_are_named() -> None:
+    """In the order of their names, each with the nearest known name, if there is one."""
+    hints = {
+        "CUDALINK_EMULATOR_ARCHS": "; did you mean CUDALINK_EMULATOR_ARCH?",
+        "CUDALINK_FORCE_BACKNED": "; did you mean CUDALINK_FORCE_BACKEND?",
+        "CUDALINK_TOOLCHAIN": "; did you mean CUDALINK_TOOLCHAINS?",
+        "CUDALINK_XYZZY": "",
+    }
+    assert settings_table.unread_variables(["HOME", "CUDALINK_DRIVER", "CUDALINK_STUBS_CUDNN", *reversed(hints)]) == [
         f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{hint}"
+        for name, hint in hints.items()
     ]
-
-
-def test_mistakes_are_named_in_order() -> None:
-    """By the names of the variables."""
-    given = ["CUDALINK_ZZ", "CUDALINK_AA", "CUDALINK_MM", "CUDALINK_BB"]
-    assert [sentence.split()[3] for sentence in settings_table.unread_variables(given)] == sorted(given)
 
 
 def test_commands_name_them(monkeypatch, capsys) -> None:
@@ -119,29 +110,27 @@ def test_the_table_of_settings() -> None:
         ("--cudalink-fault-sweep", "cudalink_fault_sweep", "CUDALINK_FAULT_SWEEP"),
         ("", "cudalink_events", ""),
     ]
-    assert known["backend"].choices == ("auto", "driver", "nvjitlink", "each")
-    assert known["unsupported"].choices == ("fail", "skip")
+    assert [known[name].choices for name in ("backend", "unsupported")] == [
+        ("auto", "driver", "nvjitlink", "each"),
+        ("fail", "skip"),
+    ]
     assert known["provenance"].words == ("any", "wheels", "system", "conda")
-    assert known["device"].help.endswith(
-        "known: v100, t4, rtx-2080-ti, a100, a10, rtx-3090, l4, rtx-4090, h200, h100, b200, rtx-5090"
-    )
-    assert (known["device"].cell.name, known["device"].program.name) == ("arch", "--device")
-    assert known["device"].program.help.startswith("choose the devices, such as h100, sm_90, h100:2 (two of them), ")
-    assert (known["report"].parts, known["report"].cell, known["report"].program) == ({}, None, None)
-    assert known["report"].help == "write the records of the run to a file, one JSON object per line"
-    assert (known["report"].inherited, known["backend"].inherited) == (False, True)
-    assert (known["report"].bare, known["schedules"].bare) == ("", "200")
-    assert known["checks"].settings == {
+    devices = "v100, t4, rtx-2080-ti, a100, a10, rtx-3090, l4, rtx-4090, h200, h100, b200, rtx-5090"
+    device, report, checks = known["device"], known["report"], known["checks"]
+    assert device.help.endswith(f"known: {devices}")
+    assert (device.cell.name, device.program.name) == ("arch", "--device")
+    assert device.program.help.startswith("choose the devices, such as h100, sm_90, h100:2 (two of them), ")
+    assert (report.parts, report.cell, report.program) == ({}, None, None)
+    assert report.help == "write the records of the run to a file, one JSON object per line"
+    assert (report.inherited, known["backend"].inherited) == (False, True)
+    assert (report.bare, known["schedules"].bare) == ("", "200")
+    assert checks.settings == {
         "lifetime": ("--cudalink-checks (lifetimes)", "fail"),
         "jitlink_contract": ("--cudalink-checks (nvjitlink)", "fail"),
         "order": ("--cudalink-checks (order)", "off"),
     }
-    assert known["checks"].parts["lifetime"].values == ("off", "report", "fail", "strict")
+    assert checks.parts["lifetime"].values == ("off", "report", "fail", "strict")
     assert known["processes"].settings["tests"] == ("--cudalink-processes", "shared")
     assert known["events"].settings == {"events": ("cudalink_events", "")}
-    named = ("sticky", "events", "device")
-    assert [*map(settings_table.label, named)] == [
-        "--cudalink-processes (sticky)",
-        "cudalink_events",
-        "--cudalink-device",
-    ]
+    labels = ["--cudalink-processes (sticky)", "cudalink_events", "--cudalink-device"]
+    assert [*map(settings_table.label, ("sticky", "events", "device"))] == labels

@@ -5,7 +5,6 @@ import ctypes
 import errno
 import os
 import re
-import subprocess
 import sys
 import threading
 import warnings
@@ -172,22 +171,6 @@ def test_what_the_loader_says(monkeypatch, fresh_probes, text: str, error: type[
     monkeypatch.setattr(libcuda.os, "strerror", lambda _code: GERMAN if GERMAN in text else ENOENT)
     with pytest.raises(error):
         libcuda.library()
-
-
-IMPORTS = """
-import sys
-import pytest_cudalink.plugin, pytest_cudalink.linker, pytest_cudalink.artifacts, pytest_cudalink.probes
-import pytest_cudalink.cli, pytest_cudalink.linker.sample, pytest_cudalink.matrix
-loaded = sorted(name for name in sys.modules if name == "cuda" or name.startswith("cuda."))
-maps = open("/proc/self/maps").read()
-assert not loaded, loaded
-assert "libcuda" not in maps and "nvJitLink" not in maps and "nvrtc" not in maps
-"""
-
-
-def test_importing_loads_no_cuda() -> None:
-    """Neither a CUDA module nor a CUDA library is there after importing everything."""
-    subprocess.run([sys.executable, "-c", IMPORTS], check=True)
 
 
 def test_absent_nvjitlink_warns_once(monkeypatch, fresh_probes) -> None:
