@@ -47,59 +47,32 @@ def toolchain(nvcc: str, **other: str) -> dict[str, str]:
     return {f"nvidia-{name}": f"{release}.*" for name, release in releases.items()}
 
 
-#: Entry, versions that meet it and versions that do not, the program that fails, and a part of its error.
+BINDINGS, CRT, NVVM = "cuda-bindings", "nvidia-cuda-crt", "nvidia-nvvm"
+NUMBA |= {"numba-cuda": "0.20.1", BINDINGS: "13.0.3"}
+OLD_NVJITLINK = {"cuda-core": "1.1.1", BINDINGS: "12.9.10", "nvidia-nvjitlink-cu12": "12.2.140"}
+#: Entry, versions that meet it, what is other in those that do not, the program that fails, and a part of its error.
 CASES = [
     (
-        "cuda-core-without-bindings",
-        {"cuda-core": "1.2.2"},
-        {"cuda-core": "1.2.2", "cuda-bindings": "13.0.3"},
-        IMPORT,
-        "cannot import name 'bindings'",
+        *("cuda-core-without-bindings", {"cuda-core": "1.2.2"}, {BINDINGS: "13.0.3"}),
+        *(IMPORT, "cannot import name 'bindings'"),
     ),
     (
-        "cuda-core-bindings-12-8",
-        {"cuda-core": "0.6.0", "cuda-bindings": "12.8.0"},
-        {"cuda-core": "0.6.0", "cuda-bindings": "12.9.0"},
-        IMPORT,
-        "No module named 'cuda.bindings.cynvvm'",
+        *("cuda-core-bindings-12-8", {"cuda-core": "0.6.0", BINDINGS: "12.8.0"}, {BINDINGS: "12.9.0"}),
+        *(IMPORT, "No module named 'cuda.bindings.cynvvm'"),
+    ),
+    ("numba-cuda-0-20-without-core", NUMBA, {"cuda-core": "0.3.2"}, IMPORT_NUMBA, "No module named 'cuda.core'"),
+    (
+        *("cuda-core-1-0-0-bindings-13-0", {"cuda-core": "1.0.0", BINDINGS: "13.0.3"}, {BINDINGS: "13.1.1"}),
+        *(IMPORT, "does not export expected C function cuDevSmResourceSplit"),
     ),
     (
-        "numba-cuda-0-20-without-core",
-        {"numba-cuda": "0.20.1", "cuda-bindings": "13.0.3"} | NUMBA,
-        {"numba-cuda": "0.20.1", "cuda-bindings": "13.0.3", "cuda-core": "0.3.2"} | NUMBA,
-        IMPORT_NUMBA,
-        "No module named 'cuda.core'",
+        *("cuda-core-old-nvjitlink", OLD_NVJITLINK, {"nvidia-nvjitlink-cu12": "12.3.101"}),
+        *(LINK, "FunctionNotFoundError: function nvJitLinkVersion is not found"),
     ),
-    (
-        "cuda-core-1-0-0-bindings-13-0",
-        {"cuda-core": "1.0.0", "cuda-bindings": "13.0.3"},
-        {"cuda-core": "1.0.0", "cuda-bindings": "13.1.1"},
-        IMPORT,
-        "does not export expected C function cuDevSmResourceSplit",
-    ),
-    (
-        "cuda-core-old-nvjitlink",
-        {"cuda-core": "1.1.1", "cuda-bindings": "12.9.10", "nvidia-nvjitlink-cu12": "12.2.140"},
-        {"cuda-core": "1.1.1", "cuda-bindings": "12.9.10", "nvidia-nvjitlink-cu12": "12.3.101"},
-        LINK,
-        "FunctionNotFoundError: function nvJitLinkVersion is not found",
-    ),
-    ("nvvm-13-0-newer-crt", toolchain("13.0", cuda_crt="13.5"), toolchain("13.0"), NVCC, "__cudaLaunch"),
-    (
-        "nvvm-13-1-crt-13-0",
-        toolchain("13.5", cuda_crt="13.0"),
-        toolchain("13.5", cuda_crt="13.1"),
-        NVCC,
-        "__cudaLaunch",
-    ),
-    (
-        "nvvm-13-0-newer-crt",
-        toolchain("13.2", nvvm="13.0"),
-        toolchain("13.2", nvvm="13.0", cuda_crt="13.0"),
-        NVCC,
-        "__cudaLaunch",
-    ),
-    ("nvcc-13-3-older-nvvm", toolchain("13.5", nvvm="13.1"), toolchain("13.5", nvvm="13.2"), NVCC, "--simt-only"),
+    ("nvvm-13-0-newer-crt", toolchain("13.0", cuda_crt="13.5"), {CRT: "13.0.*"}, NVCC, "__cudaLaunch"),
+    ("nvvm-13-1-crt-13-0", toolchain("13.5", cuda_crt="13.0"), {CRT: "13.1.*"}, NVCC, "__cudaLaunch"),
+    ("nvvm-13-0-newer-crt", toolchain("13.2", nvvm="13.0"), {CRT: "13.0.*"}, NVCC, "__cudaLaunch"),
+    ("nvcc-13-3-older-nvvm", toolchain("13.5", nvvm="13.1"), {NVVM: "13.2.*"}, NVCC, "--simt-only"),
 ]
 
 
@@ -120,9 +93,10 @@ def run(versions: dict[str, str], program: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("entry", "bad", "good", "program", "error"), CASES, ids=[case[0] for case in CASES])
-def test_entry(entry, bad, good, program, error) -> None:
+@pytest.mark.parametrize(("entry", "bad", "other", "program", "error"), CASES, ids=[case[0] for case in CASES])
+def test_entry(entry, bad, other, program, error) -> None:
     """The combination fails with the text of the entry, and the nearest one that does not meet it works."""
+    good = bad | other
     versions = [{name: version.replace("*", "0") for name, version in given.items()} for given in (bad, good)]
     assert [entry in {met.id for met in known_bad.known_bad(version)} for version in versions] == [True, False]
     assert error in run(bad, program)

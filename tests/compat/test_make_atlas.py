@@ -98,24 +98,12 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
     (tmp_path / "cut.cubin").write_bytes((SAMPLES / "13.0" / "main.cubin").read_bytes()[:1000])
     good = [str(SAMPLES / "13.0" / f"{unit}.cubin") for unit in ("main", "user")]
 
-    def job(inputs: list[str]) -> dict:
-        image = str(tmp_path / "image")
-        return {
-            "step": "nvjitlink",
-            "library": library,
-            "arch": "sm_90",
-            "kind": "cubin",
-            "inputs": inputs,
-            "image": image,
-        }
-
-    cut = job([str(tmp_path / "cut.cubin")])
-    jobs = [job(good), cut, job(good), cut]
+    job = {"step": "nvjitlink", "library": library, "arch": "sm_90", "kind": "cubin", "image": str(tmp_path / "image")}
+    jobs = [job | {"inputs": inputs} for inputs in (good, [str(tmp_path / "cut.cubin")])] * 2
     for each in (1, 3, 4):
         (tmp_path / "jobs").write_text(json.dumps(jobs))
         job_of_all = {"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each}
-        said = make_atlas.run_job(job_of_all)
-        first, crashed, second, last = said["answers"]
+        first, crashed, second, last = make_atlas.run_job(job_of_all)["answers"]
         assert first == second == {"ok": True}
         assert crashed == last == {"ok": False, "crashed": True, "call": "SIGSEGV", "code": -11, "log": ""}
 
@@ -140,7 +128,7 @@ def test_the_file_is_deterministic() -> None:
 
 
 def test_command(fresh, tmp_path, capsys, monkeypatch) -> None:
-    """What is measured is written to a file, compared with it, and shown."""
+    """What is measured is written to a file, compared with it, and shown; a part is not written."""
     monkeypatch.setattr(make_atlas, "measure", lambda *_, **__: dict(fresh[0]))
     monkeypatch.setattr(make_atlas, "compile_headers", lambda *_, **__: {})
     file = tmp_path / "atlas.json"
@@ -154,33 +142,26 @@ def test_command(fresh, tmp_path, capsys, monkeypatch) -> None:
     assert "load 13.0: ptx of 13.0 for sm_90: crashed in the file, works now\n" in shown
     assert make_atlas.main([*words, "--show"]) == 0
     assert "nvjitlink 13.0: ptx of 13.0 for sm_90: works\n" in capsys.readouterr().out
-
-
-def test_short_writes_nothing(capsys) -> None:
-    """A part of the questions is compared or shown; it does not replace the file."""
-    with pytest.raises(SystemExit, match="2"):
+    with pytest.raises(SystemExit, match="2"):  # a part of the questions does not replace the file
         make_atlas.main(["--short"])
     assert "--short would write a part of the file; give --check or --show with it" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["ltoir", "cubin"])
-def test_reproducers(kind, capsys) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"), [("nvjitlink-ltoir-across-majors", "ltoir"), ("nvjitlink-newer-input", "cubin")]
+)
+def test_reproducers(name, kind, capsys) -> None:
     """The session of a disagreement with the documentation shows it."""
     clashes = atlas_differences.disagreements(atlas.load())
-    names = {"ltoir": "nvjitlink-ltoir-across-majors", "cubin": "nvjitlink-newer-input"}
-    clash = next(clash for clash in clashes if (clash.statement.name, clash.grid.kind) == (names[kind], kind))
+    clash = next(clash for clash in clashes if (clash.statement.name, clash.grid.kind) == (name, kind))
     session, _, words = clash.reproducer.partition(" -- ")
     assert session == "nox -s atlas"
     assert make_atlas.main(words.split()) == 0
-    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith(str(_question(clash))))
+    question = Question(clash.grid.step, clash.grid.kind, clash.grid.arch, *clash.cells[0])
+    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith(str(question)))
     assert said.endswith(f": {clash.answer}")
     assert clash.answer.works is not clash.predicted
-
-
-def _question(question: atlas_differences.Disagreement) -> Question:
-    """The question of the first pair."""
-    return Question(question.grid.step, question.grid.kind, question.grid.arch, *question.cells[0])
 
 
 def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
