@@ -3,7 +3,6 @@
 import string
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -16,19 +15,20 @@ from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
 
 
 @pytest.fixture(scope="module")
-def load_own(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], catalog.Catalog]:
+def load_own(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict], catalog.Catalog]:
     """Reads a symbol file over a catalog of few functions: the shipped one takes longer than all else of an example."""
     content = tomllib.loads(catalog.CATALOG_FILE.read_text(encoding="utf-8"))
     for functions in content["functions"].values():
         for name in [*functions][3:]:
             if name != "cudaMalloc":
                 del functions[name]
-    small = tmp_path_factory.mktemp("small") / "catalog.toml"
-    small.write_text(tomli_w.dumps(content), encoding="utf-8")
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "catalog.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
 
-    def load(symbols: Path) -> catalog.Catalog:
-        with patch.object(catalog, "CATALOG_FILE", small):
-            return load_catalog(symbols)
+    def load(own: dict) -> catalog.Catalog:
+        (folder / "own.toml").write_text(tomli_w.dumps(own), encoding="utf-8")
+        with patch.object(catalog, "CATALOG_FILE", folder / "catalog.toml"):
+            return load_catalog(folder / "own.toml")
 
     return load
 
@@ -43,7 +43,7 @@ parameters = st.lists(st.tuples(types, st.integers(0, 2), names), max_size=9, un
 
 
 @given(parameters=parameters, result=st.sampled_from(["int", "void *", "const char *", "cudaError_t"]), data=st.data())
-def test_prototypes_are_read_as_written(parameters, result, data, load_own, tmp_path_factory) -> None:
+def test_prototypes_are_read_as_written(parameters, result, data, load_own) -> None:
     """Types, stars and names come out as they went in, however the spaces and stars are set."""
     space = st.sampled_from(["", " ", "  ", "\n"])
     written = []
@@ -52,11 +52,9 @@ def test_prototypes_are_read_as_written(parameters, result, data, load_own, tmp_
         written.append(f"{data.draw(space)}{kind} {'*' * stars}{glue}{name}{data.draw(space)}")
     nothing, end = data.draw(st.sampled_from(["", "void"])), data.draw(st.sampled_from(["", ";"]))
     prototype = f"{result} f({','.join(written) or nothing}){end}"
-    file = tmp_path_factory.mktemp("symbols") / "own.toml"
-    entry = {"only": ["f"], "functions": {"cudart": {"f": {"prototype": prototype}}}}
-    file.write_text(tomli_w.dumps(entry), encoding="utf-8")
+    own = {"only": ["f"], "functions": {"cudart": {"f": {"prototype": prototype}}}}
 
-    (function,) = load_own(file).libraries["cudart"].functions
+    (function,) = load_own(own).libraries["cudart"].functions
 
     assert [parameter.name for parameter in function.parameters] == [name for _, _, name in parameters]
     for (kind, stars, _), parameter in zip(parameters, function.parameters, strict=True):
@@ -97,12 +95,9 @@ functions = entries.map(lambda entry: {"functions": {"cudart": {"f": entry}}})
 @given(content=st.one_of(st.dictionaries(keys, values, max_size=4), functions))
 def test_any_symbol_file(content, load_own, tmp_path_factory) -> None:
     """Whatever a symbol file holds, it is used or refused with a text that names it."""
-    folder = tmp_path_factory.mktemp("symbols")
-    file = folder / "own.toml"
-    file.write_text(tomli_w.dumps(content), encoding="utf-8")
     try:
-        own = load_own(file)
+        own = load_own(content)
         usable = [name for name, library in own.libraries.items() if library.functions]
-        c_source.generate(own, usable, folder / "out")
+        c_source.generate(own, usable, tmp_path_factory.getbasetemp() / "any-symbol-file")
     except CatalogError as error:
-        assert str(file) in str(error)
+        assert "small0/own.toml" in str(error)
