@@ -1,5 +1,6 @@
 """The cache is trusted only where no other user can change it, and where it is what its names say."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -113,17 +115,17 @@ def test_a_user_trusts_root_and_itself_alone(chain, cache, tmp_path) -> None:
     """A user who is not root may use a read-only cache of root, but none of a third user, whatever HOME says."""
     # chroot, because this user may read neither the clone nor the folders above tmp_path, which each pytest that starts
     # closes again
-    code = (
-        "import os, sys\n"
-        "from pytest_cudalink import toolchains\n"
-        "os.chroot(sys.argv[1])\n"
-        f"os.setuid({STRANGER})\n"
-        "os.environ |= {'HOME': '/', 'CUDALINK_CACHE': '/cache'}\n"
-        "try:\n"
-        "    print(toolchains.library_path('13.0'))\n"
-        "except toolchains.UntrustedError as error:\n"
-        "    print(error)"
-    )
+    code = f"""
+import os, sys
+from pytest_cudalink import toolchains
+os.chroot(sys.argv[1])
+os.setuid({STRANGER})
+os.environ |= {{'HOME': '/', 'CUDALINK_CACHE': '/cache'}}
+try:
+    print(toolchains.library_path('13.0'))
+except toolchains.UntrustedError as error:
+    print(error)
+"""
     command = [sys.executable, "-c", code, str(tmp_path)]
     for path in (tmp_path, *cache.rglob("*"), cache):
         path.chmod(0o755)  # under any umask
@@ -179,10 +181,29 @@ def test_the_manifest_agrees_with_its_folder(manifest, words: str, cache) -> Non
     assert f"rm -r {folder}; cudalink toolchain add 13.0" in message
 
 
-@pytest.mark.parametrize("content", ["", "[" * 100_000, "[]", "null", '{"version": 13}', "\0", '{"version": "13.0"}'])
-def test_a_damaged_manifest_is_an_incomplete_toolchain(content: str, chain, monkeypatch) -> None:
-    """A toolchain without a readable manifest is as good as missing, and is fetched again."""
-    (chain / "toolchain.json").write_text(content)
+def bind(path: Path) -> None:
+    """Make a socket."""
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(path.name)  # the address has room for 107 bytes
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *("", "[" * 100_000, "[]", "null", '{"version": 13}', "\0", '{"version": "13.0"}'),
+        *(os.mkfifo, bind, lambda path: path.symlink_to("/dev/zero"), lambda path: path.mkdir(mode=0o700)),
+        lambda path: path.touch(0o600) or os.truncate(path, 2 << 30),
+    ],
+    ids=["empty", "deep", "list", "null", "number", "zero", "half", "fifo", "socket", "device", "folder", "large"],
+)
+def test_a_manifest_that_cannot_be_read(make: Callable[[Path], None] | str, chain) -> None:
+    """A toolchain without a readable manifest is as good as missing; no file neither waits nor fills the memory."""
+    path = chain / "toolchain.json"
+    if isinstance(make, str):
+        path.write_text(make)
+    else:
+        path.unlink()
+        make(path)
     with pytest.raises(ToolchainError, match="is not in"):
         toolchains.find(VERSION)
     assert toolchains.installed() == []
@@ -197,69 +218,40 @@ def test_a_cache_that_cannot_be_read(cache, chain, monkeypatch) -> None:
         toolchains.find(VERSION)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder", "large"])
-def test_a_manifest_that_is_no_file(kind: str, chain, monkeypatch) -> None:
-    """A pipe, a socket, a device, a folder or 2 GiB in place of the manifest neither wait nor fill the memory."""
-    path = chain / "toolchain.json"
-    path.unlink()
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "socket":
-        monkeypatch.chdir(path.parent)  # the address of a socket has room for 107 bytes
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind(path.name)
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    elif kind == "folder":
-        path.mkdir(mode=0o700)
-    else:
-        path.touch(0o600)
-        os.truncate(path, 2 << 30)
-    assert toolchains.installed() == []
-
-
-def offline(monkeypatch) -> None:
-    """Let every download fail."""
+@pytest.fixture
+def lock(cache, monkeypatch) -> Path:
+    """The place of a lock; every download fails."""
     monkeypatch.setattr(toolchains, "run_installer", lambda *_: (_ for _ in ()).throw(ToolchainError("offline")))
-
-
-def test_the_lock_does_not_follow_a_link(cache, tmp_path, monkeypatch) -> None:
-    """A link in place of the lock is refused, and the file that it names keeps its content."""
-    offline(monkeypatch)
-    precious = tmp_path / "precious"
-    precious.write_text("data")
     folders.make_folder(cache / "toolchains")
-    (cache / "toolchains" / ".13.0.lock").symlink_to(precious)
+    return cache / "toolchains" / ".13.0.lock"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "link", "dangling"])
+def test_the_lock_is_a_file(kind: str, lock, tmp_path) -> None:
+    """A pipe, a folder or a link in place of the lock is refused, and changes and makes nothing elsewhere."""
+    other = tmp_path / "other"
+    if kind == "link":
+        other.write_text("data")
+    {"fifo": os.mkfifo, "folder": Path.mkdir}.get(kind, lambda path: path.symlink_to(other))(lock)
     with pytest.raises(UntrustedError, match=r"expected a lock file .* Run: rm ") as caught:
         toolchains.add(VERSION)
-    assert precious.read_text() == "data"
-    subprocess.run(["/bin/sh", "-c", str(caught.value).rpartition("Run: ")[2]], check=True)
-    with pytest.raises(ToolchainError, match="offline"):
-        toolchains.add(VERSION)
+    assert other.exists() == (kind == "link")
+    if kind == "link":
+        assert other.read_text() == "data"
+        subprocess.run(["/bin/sh", "-c", str(caught.value).rpartition("Run: ")[2]], check=True)
+        with pytest.raises(ToolchainError, match="offline"):
+            toolchains.add(VERSION)
 
 
-@pytest.mark.parametrize("kind", ["fifo", "folder", "dangling"])
-def test_the_lock_is_a_file(kind: str, cache, monkeypatch, tmp_path) -> None:
-    """A pipe, a folder or a link to nothing in place of the lock is refused, and makes nothing elsewhere."""
-    offline(monkeypatch)
-    folders.make_folder(cache / "toolchains")
-    lock = cache / "toolchains" / ".13.0.lock"
-    {"fifo": os.mkfifo, "folder": Path.mkdir, "dangling": lambda path: path.symlink_to(tmp_path / "new")}[kind](lock)
-    with pytest.raises(UntrustedError, match="expected a lock file"):
-        toolchains.add(VERSION)
-    assert not (tmp_path / "new").exists()
-
-
-def test_the_lock_keeps_its_content(cache, monkeypatch) -> None:
+def test_the_lock_keeps_its_content(lock) -> None:
     """A lock is opened without emptying it, also where it is another name of a file."""
-    offline(monkeypatch)
-    folders.make_folder(cache / "toolchains")
-    (cache / "other").write_text("data")
-    (cache / "other").chmod(0o600)
-    os.link(cache / "other", cache / "toolchains" / ".13.0.lock")
+    other = lock.with_name("other")
+    other.write_text("data")
+    other.chmod(0o600)
+    os.link(other, lock)
     with pytest.raises(ToolchainError, match="offline"):
         toolchains.add(VERSION)
-    assert (cache / "other").read_text() == "data"
+    assert other.read_text() == "data"
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])

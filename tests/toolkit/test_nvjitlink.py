@@ -59,22 +59,17 @@ def test_ptx_output(compiled, toolkit) -> None:
 
 @pytest.mark.parametrize("kind", ["fatbin", "o", "a"])
 def test_containers(kind: str, compiled, sample_code, toolkit) -> None:
-    """Fatbins, objects and libraries link where the linker knows their release."""
+    """Fatbins, objects and libraries link where the linker knows their release; LTO-IR in one turns LTO on."""
+    codes = compiled["main", "ptx"], sample_code(f"nvcc/user.{kind}")
+    optimized = compiled["main", "ltoir"], sample_code("nvcc/user-lto.fatbin")
     if toolkit < (13, 0):
         with pytest.raises(LinkError, match="made for CUDA 13.0, linker understands up to 12.9"):
-            link(compiled["main", "ptx"], sample_code(f"nvcc/user.{kind}"))
+            link(*codes)
+        with pytest.raises(LinkError, match="NVJITLINK_ERROR"):  # packed LTO-IR does not name it: only the library can
+            link(*optimized)
     else:
-        assert link(compiled["main", "ptx"], sample_code(f"nvcc/user.{kind}")).artifact.undefined == ()
-
-
-def test_ltoir_in_containers(compiled, sample_code, toolkit) -> None:
-    """A fatbin with nothing but LTO-IR turns LTO on by itself."""
-    if toolkit < (13, 0):  # nvcc 13.0 made it; its packed LTO-IR does not name it, so only the library can
-        with pytest.raises(LinkError, match="NVJITLINK_ERROR"):
-            link(compiled["main", "ltoir"], sample_code("nvcc/user-lto.fatbin"))
-        return
-    linked = link(compiled["main", "ltoir"], sample_code("nvcc/user-lto.fatbin"))
-    assert linked.artifact.text_sections == (".text.apply_transform",)
+        assert link(*codes).artifact.undefined == ()
+        assert link(*optimized).artifact.text_sections == (".text.apply_transform",)
 
 
 @pytest.fixture
@@ -87,22 +82,6 @@ def without_guard_rails() -> Iterator[None]:
         guardrails.install(present.guard)
 
 
-@pytest.mark.usefixtures("without_guard_rails")
-@pytest.mark.parametrize("producer", [*map(str, PRODUCERS)])
-@pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
-def test_what_other_toolkits_made(producer: str, kind: str, sample_code, toolkit) -> None:
-    """Accepted exactly when the producer is not newer than the linker, of the other major too; else both are named."""
-    codes = [sample_code(f"{producer}/{unit}.{kind}") for unit in ("main", "user")]
-    if CudaVersion.parse(producer) <= toolkit:
-        assert link(*codes).artifact.undefined == ()
-        return
-    with pytest.raises(
-        LinkError, match=rf"made by CUDA {producer}, linker understands up to {toolkit}: install"
-    ) as caught:
-        link(*codes)
-    assert caught.value.call == ""
-
-
 def made_later(code: ObjectCode) -> ObjectCode:
     """The same code as a toolkit would make it that is newer than every published one."""
     if code.code_type == "ptx":  # without the comment that names the toolkit
@@ -112,19 +91,34 @@ def made_later(code: ObjectCode) -> ObjectCode:
     return getattr(ObjectCode, f"from_{code.code_type}")(data, name=f"later.{code.code_type}")
 
 
-@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-@pytest.mark.parametrize("producer", [*map(str, PRODUCERS), "later"])
-def test_what_the_library_says_of_newer_inputs(producer: str, kind: str, sample_code, toolkit) -> None:
-    """Without the provenance check the library refuses, and its error still has both versions and its log."""
+@pytest.mark.usefixtures("without_guard_rails")
+@pytest.mark.parametrize(
+    ("producer", "kind"),
+    [
+        *((str(producer), kind) for producer in PRODUCERS for kind in ("ptx", "ltoir", "cubin")),
+        *(("later", kind) for kind in ("ptx", "ltoir")),
+    ],
+)
+def test_what_other_toolkits_made(producer: str, kind: str, sample_code, toolkit) -> None:
+    """Accepted exactly when the producer is not newer than the linker, of the other major too; else both are named.
+
+    Without the provenance check the library refuses, and its error still has both versions and its log.
+    """
+    known = str(PRODUCERS[-1]) if producer == "later" else producer
+    codes = [sample_code(f"{known}/{unit}.{kind}") for unit in ("main", "user")]
     made_by = f"CUDA {producer}"
     if producer == "later":
-        made_by = f"a CUDA newer than {LATEST_KNOWN}"
-        codes = [made_later(sample_code(f"{PRODUCERS[-1]}/{unit}.{kind}")) for unit in ("main", "user")]
-    else:
-        codes = [sample_code(f"{producer}/{unit}.{kind}") for unit in ("main", "user")]
-        if CudaVersion.parse(producer) <= toolkit:
-            assert link(*codes, check_inputs=False).artifact.undefined == ()
-            return
+        made_by, codes = f"a CUDA newer than {LATEST_KNOWN}", [*map(made_later, codes)]
+    elif CudaVersion.parse(producer) <= toolkit:
+        assert link(*codes).artifact.undefined == link(*codes, check_inputs=False).artifact.undefined == ()
+        return
+    said = re.escape(f"made by {made_by}, linker understands up to {toolkit}")
+    if producer != "later":
+        with pytest.raises(LinkError, match=f"{said}: install") as caught:
+            link(*codes)
+        assert caught.value.call == ""
+    if kind == "cubin":  # which nvJitLink may take in silence
+        return
     with pytest.raises(LinkError) as caught:
         link(*codes, check_inputs=False)
     error = caught.value
@@ -133,7 +127,7 @@ def test_what_the_library_says_of_newer_inputs(producer: str, kind: str, sample_
     assert error.code_name in str(error)
     assert error.error_log.strip().splitlines()[0] in str(error)
     if toolkit <= LATEST_KNOWN:  # of a toolkit that this version does not know, the hint says nothing
-        assert f"made by {made_by}, linker understands up to {toolkit}" in str(error)
+        assert re.search(said, str(error))
 
 
 def test_syntax_error(compiled) -> None:
@@ -164,11 +158,9 @@ def test_lto_without_ltoir(compiled) -> None:
 
 def test_unterminated_ptx(compiled) -> None:
     """PTX without its final NUL links as well."""
-    stripped = [ObjectCode.from_ptx(compiled[unit, "ptx"].code.rstrip(b"\0"), name=unit) for unit in ("main", "user")]
-    assert (
-        link(*stripped).code
-        == link(*(ObjectCode.from_ptx(code.code + b"\0", name=code.name) for code in stripped)).code
-    )
+    texts = [compiled[unit, "ptx"].code.rstrip(b"\0") for unit in ("main", "user")]
+    images = [link(*(ObjectCode.from_ptx(text + end) for text in texts)).code for end in (b"", b"\0")]
+    assert images[0] == images[1]
 
 
 def test_logs(compiled) -> None:
@@ -186,25 +178,20 @@ def test_logs(compiled) -> None:
 @pytest.mark.parametrize(
     "options",
     [
+        *({name: value} for name, value in {"debug": True, "lineinfo": True, "no_cache": True}.items()),
+        *({"optimization_level": level} for level in (0, 3)),
         {"max_register_count": 32},
-        {"debug": True},
-        {"lineinfo": True},
-        {"optimization_level": 0},
-        {"optimization_level": 3},
         {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": False},
         {"ptxas_options": ("-v", "--warn-on-spills")},
-        {"split_compile": 2},
-        {"split_compile_extended": 2},
-        {"no_cache": True},
+        *({name: 2} for name in ("split_compile", "split_compile_extended")),
         {"kernels_used": ("apply_transform",)},
         {"variables_used": ["a", "b"], "optimize_unused_variables": True},
     ],
 )
 def test_options_are_accepted(options: dict[str, object], compiled) -> None:
     """Every option is spelled as the library wants it."""
-    assert link(compiled["main", "ltoir"], compiled["user", "ltoir"], **options).artifact.kernels == (
-        "apply_transform",
-    )
+    linked = link(compiled["main", "ltoir"], compiled["user", "ltoir"], **options)
+    assert linked.artifact.kernels == ("apply_transform",)
 
 
 def test_kernels_used_counts() -> None:
@@ -360,30 +347,23 @@ def test_names_outlive_the_call_that_passed_them(compiled) -> None:
 
 
 OTHER_THREAD = """
-import sys, threading
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 
 left_to_another, contain = sys.argv[1], sys.argv[2] == "contained"
 PTX = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry kernel() { ret; }\\n"
 code, options = ObjectCode.from_ptx(PTX), LinkerOptions(arch="sm_90", contain=contain)
-images = []
 
-
-def work():
+def work(_):
     with ThreadPoolExecutor(1) as other:
         for _ in range(50):
             linker = Linker(code, options=options, backend="nvjitlink")
             for step in (linker.link, linker.close):
-                done = other.submit(step).result() if step.__name__ == left_to_another else step()
-                images.append(done)
+                yield other.submit(step).result() if step.__name__ == left_to_another else step()
 
-
-threads = [threading.Thread(target=work) for _ in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
+with ThreadPoolExecutor(8) as pool:
+    images = [image for made in pool.map(lambda number: [*work(number)], range(8)) for image in made]
 linked = [image.code for image in images if image]
 assert len(linked) == 400 and len({*linked}) == 1, len(linked)
 """

@@ -103,15 +103,15 @@ def test_default_architecture(monkeypatch) -> None:
 
 def test_wrong_arguments() -> None:
     """Each wrong argument is named."""
-    with pytest.raises(ValueError, match="code_type 'ptx' is not supported"):
-        Program("", "ptx")
-    with pytest.raises(TypeError, match="code must be the source text as str, got bytes"):
-        Program(b"", "c++")  # type: ignore[arg-type]
-    for wrong in ({"arch": "sm_90"}, {}):
-        with pytest.raises(TypeError, match="ProgramOptions, got dict"):
-            Program("", "c++", wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="code_type must be the str 'c\\+\\+', got NoneType"):
-        Program("", None)  # type: ignore[arg-type]
+    for arguments, error, words in (
+        (("", "ptx"), ValueError, "code_type 'ptx' is not supported"),
+        ((b"", "c++"), TypeError, "code must be the source text as str, got bytes"),
+        (("", "c++", {"arch": "sm_90"}), TypeError, "ProgramOptions, got dict"),
+        (("", "c++", {}), TypeError, "ProgramOptions, got dict"),
+        (("", None), TypeError, "code_type must be the str 'c\\+\\+', got NoneType"),
+    ):
+        with pytest.raises(error, match=words):
+            Program(*arguments)
     with Program("") as program, pytest.raises(ValueError, match="unknown target; known: 'ptx', 'cubin', 'ltoir'"):
         program.compile("elf")  # type: ignore[arg-type]
 
