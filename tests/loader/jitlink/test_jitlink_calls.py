@@ -102,15 +102,31 @@ def run(folder: Path) -> Callable[[str], None]:
 
 
 def test_loaded_before(run) -> None:
-    """An object that was bound before the watch begins is counted from then on, through every kind of slot."""
+    """An object that was bound before the watch begins is counted from then on, through every kind of slot; ctypes too.
+
+    No page stays writable, or gets another protection.
+    """
     run("""
 user = ctypes.CDLL(here / "user.so")
+def pages():
+    access = {}
+    for line in map(str.split, open("/proc/self/maps")):
+        if len(line) > 5 and ".so" in line[5]:
+            access |= {page: line[1] for page in range(*(int(end, 16) for end in line[0].split("-")), 4096)}
+    return access
+before = pages()
 assert (user.direct(), user.of_data()) == (11, 12)
 assert jitlink_calls.start()
+after = pages()
+assert {page: access for page, access in after.items() if page in before} == before
 assert calls() == ({}, False)
 assert (user.direct(), user.of_data(), user.direct()) == (11, 12, 11)
 assert calls() == ({"user.so": 3}, False)
 assert calls() == ({}, False)
+library = ctypes.CDLL(here / "libnvJitLink.so")
+assert library.nvJitLinkComplete(ctypes.byref(ctypes.c_int(10))) == 11
+((caller, count),) = calls()[0].items()
+assert count == 1 and caller.startswith(("libffi", "_ctypes", "python", "libpython")), caller
 """)
 
 
@@ -126,33 +142,29 @@ assert calls() == ({{"user.so": 3}}, False)
 """)
 
 
-def test_library_loaded_by_the_caller(run, folder, tmp_path) -> None:
-    """A library that C code loads itself, and looks a function up in, is watched before it has the function."""
+def test_the_loader_answers_its_caller(run, folder, tmp_path) -> None:
+    """What C code loads and looks up itself is watched before it has the function, and all else is as without a watch.
+
+    The loader looks beside the object that calls dlopen, as NVRTC opens its builtins; ``RTLD_NEXT`` means the objects
+    behind the one that calls dlsym; ``dlerror`` and errno are those of the caller's call.
+    """
     compile_c(tmp_path / "libother.so", LIBRARY.replace("+ 1", "+ 5"))
+    compile_c(folder / "libbeside.so", LIBRARY.replace("+ 1", "+ 6"))
     run(f"""
 user = ctypes.CDLL(here / "user.so")
 assert jitlink_calls.start()
+assert user.next() == 1
 assert user.looked_up_in({str(tmp_path / "libother.so")!r}.encode()) == 15
 assert calls() == ({{"user.so": 1}}, False)
-""")
-
-
-def test_a_plain_name_is_searched_for_the_caller(run, folder) -> None:
-    """The loader looks beside the object that calls dlopen, as NVRTC opens its builtins."""
-    compile_c(folder / "libbeside.so", LIBRARY.replace("+ 1", "+ 6"))
-    run("""
-user = ctypes.CDLL(here / "user.so")
-assert jitlink_calls.start()
 assert user.looked_up_in(b"libbeside.so") == 16
-""")
-
-
-def test_next_symbol_is_that_of_the_caller(run) -> None:
-    """``RTLD_NEXT`` still means the objects behind the one that calls dlsym."""
-    run("""
-assert jitlink_calls.start()
-user = ctypes.CDLL(here / "user.so")
-assert user.next() == 1
+def error_of(action):
+    try:
+        return action()
+    except (OSError, AttributeError) as error:
+        return str(error)
+for path in ("/no/such/library.so", "libno-such-library.so"):
+    assert path in error_of(lambda: ctypes.CDLL(path))
+assert "no_such_function" in error_of(lambda: user.no_such_function)
 """)
 
 
@@ -177,17 +189,6 @@ for data, count in ((None, 4), (ctypes.c_void_p(8), 4), (b"E", 0), (b"E", 1 << 4
     assert add(None, 10, data, size(count), b"x") == 3
 assert file(None, 1, None) == 3
 assert jitlink_calls.take_refused_input() is None
-""")
-
-
-def test_ctypes(run) -> None:
-    """A call through ctypes is one of the library that makes foreign calls."""
-    run("""
-assert jitlink_calls.start()
-library = ctypes.CDLL(here / "libnvJitLink.so")
-assert library.nvJitLinkComplete(ctypes.byref(ctypes.c_int(10))) == 11
-(found, late) = calls()
-assert list(found.values()) == [1] and next(iter(found)).startswith(("libffi", "_ctypes", "python", "libpython")), found
 """)
 
 
@@ -219,24 +220,21 @@ assert count() == count() > before
 
 def test_threads_while_libraries_are_loaded(run, folder, tmp_path) -> None:
     """Objects that are loaded by other threads while all are looked at: nothing crashes, and no call is lost."""
-    for at in range(12):
-        (tmp_path / f"user{at}.so").write_bytes((folder / "user.so").read_bytes())
-    (tmp_path / "libnvJitLink.so").write_bytes((folder / "libnvJitLink.so").read_bytes())
+    for name in ("libnvJitLink", *(f"user{at}" for at in range(12))):
+        (tmp_path / f"{name}.so").write_bytes((folder / f"{name.rstrip('0123456789')}.so").read_bytes())
     run(f"""
+from collections import Counter
 assert jitlink_calls.start()
-counts = []
+total = Counter()
 def load(at):
     user = ctypes.CDLL({str(tmp_path)!r} + f"/user{{at}}.so")
     user.from_threads(2)
 def watch():
-    for _ in range(300): counts.append(calls()[0])
+    for _ in range(300): total.update(calls()[0])
 threads = [threading.Thread(target=load, args=(at,)) for at in range(12)] + [threading.Thread(target=watch)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-counts.append(calls()[0])
-total = {{}}
-for found in counts:
-    for name, count in found.items(): total[name] = total.get(name, 0) + count
+total.update(calls()[0])
 assert total == {{f"user{{at}}.so": 2000 for at in range(12)}}, total
 """)
 
@@ -269,45 +267,6 @@ for _ in range(20):
 """)
 
 
-def test_protection_is_as_before(run) -> None:
-    """No page stays writable, or gets another protection."""
-    run("""
-user = ctypes.CDLL(here / "user.so")
-def pages():
-    lines = [line.split() for line in open("/proc/self/maps")]
-    access = {}
-    for line in lines:
-        if len(line) > 5 and ".so" in line[5]:
-            start, end = (int(one, 16) for one in line[0].split("-"))
-            access |= {page: line[1] for page in range(start, end, 4096)}
-    return access
-before = pages()
-assert jitlink_calls.start()
-after = pages()
-assert {page: access for page, access in after.items() if page in before} == before
-user.direct()
-assert calls()[0] == {"user.so": 1}
-""")
-
-
-def test_errors_of_the_loader_reach_the_caller(run) -> None:
-    """``dlerror`` and errno are those of the caller's call."""
-    run("""
-assert jitlink_calls.start()
-for path in ("/no/such/library.so", "libno-such-library.so"):
-    try:
-        ctypes.CDLL(path)
-    except OSError as error:
-        assert path in str(error), error
-    else:
-        raise AssertionError
-try:
-    ctypes.CDLL(here / "user.so").no_such_function
-except AttributeError as error:
-    assert "no_such_function" in str(error), error
-""")
-
-
 def test_extension_modules_wake_the_watch(tmp_path) -> None:
     """The watch begins before an extension module is loaded, and not for one of the standard library."""
     code = """
@@ -329,18 +288,14 @@ try:
     import extension
 except ImportError:
     pass
-assert len(woken) == 1
-assert loader.create_module is plain
+assert (len(woken), loader.create_module) == (1, plain)
 import ctypes
 assert len(woken) == 1
 """
     compile_c(tmp_path / "extension.so", "int nothing;")
-    subprocess.run(
-        [sys.executable, "-S", "-c", code, str(tmp_path)],
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-        timeout=60,
-    )
+    command = [sys.executable, "-S", "-c", code, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    subprocess.run(command, check=True, env=env, timeout=60)
 
 
 #: As NVRTC: functions of up to six arguments, and no release in their names.

@@ -121,7 +121,6 @@ def run(folder: Path) -> Callable[..., list[str]]:
     return start
 
 
-#: Code, and the violations: rule, function, number of the handle, whether the library got the call.
 CASES = [
     ("h = create(); k = copy(h); destroy(h); assert size(k) == (10, 0)", "destroyed GetErrorLogSize 1 False"),
     ("h = create(); k = copy(h); destroy(h); assert destroy(k) == 10", "destroyed Destroy 1 False"),
@@ -199,11 +198,7 @@ def test_violation(run, code: str, text: str) -> None:
     said = "; ".join(run(code, strict=text.startswith("name")))
 
     assert said.replace("nvJitLink", "") == text
-
-
-def test_cases_cover_every_rule() -> None:
-    violations = [violation for _, text in CASES for violation in text.split("; ")]
-    assert {violation.split()[0] for violation in violations} == set(jitlink_contract.rules())
+    assert {violation.split()[0] for _, text in CASES for violation in text.split("; ")} == {*jitlink_contract.rules()}
 
 
 def test_strict_never_uses_an_address_again(run) -> None:
@@ -279,21 +274,15 @@ assert not one.python_stack; print(*one.native_stack)
     assert re.search(r"ffi.*, in thread Other", run(code)[0])
 
 
-def test_late_library(run) -> None:
-    """A handle that was created before the library was watched is not taken for an unknown one."""
-    code = "assert not contract.take(); h = create(); contract.stop(); k = create(); contract.check(); add(k); add(h)"
-
-    assert run(code) == []
-
-
-def test_stopped(run) -> None:
-    """Two runs in one process: the checks end with the last one."""
+def test_late_and_stopped(run) -> None:
+    """A handle from before the library was watched is not an unknown one; of two runs, the last one ends the checks."""
+    late = "assert not contract.take(); h = create(); contract.stop(); k = create(); contract.check(); add(k); add(h)"
+    assert run(late) == []
     code = """
 contract.check(); contract.stop()
 text(create()); print(len(contract.take()))
 contract.stop(); text(create())
 """
-
     assert run(code) == ["1"]
 
 
@@ -309,15 +298,11 @@ def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     """Random calls of five threads: the library sees none on a handle that is not alive, and no memory is misused."""
     if missing := sanitizers_missing((f"-fsanitize={sanitizer}",)):
         pytest.skip(missing)
-    sources = Path(jitlink_contract.__file__).parent / "native"
-    program = tmp_path / "program"
-    shared = SHARED
+    sources, program = Path(jitlink_contract.__file__).parent / "native", tmp_path / "program"
     own = Path(__file__).parent / "native/jitlink_contract.c"
-    files = [own, *sources.glob("jitlink_[ch][oa]n*.c"), *shared.glob("*.c"), f"-I{sources}", f"-I{shared}"]
+    files = [own, *sources.glob("jitlink_[ch][oa]n*.c"), *SHARED.glob("*.c"), f"-I{sources}", f"-I{SHARED}"]
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     subprocess.run(["gcc", *flags, *files, "-o", program, "-pthread", "-ldl"], check=True)
-    done = subprocess.run(
-        [program], capture_output=True, text=True, env={"ASAN_OPTIONS": "detect_leaks=0"}, timeout=60, check=False
-    )
-
+    env = {"ASAN_OPTIONS": "detect_leaks=0"}
+    done = subprocess.run([program], capture_output=True, text=True, env=env, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
