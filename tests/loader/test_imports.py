@@ -42,7 +42,7 @@ def watching(callback: Callable[[ModuleType], object], *names: str) -> Iterator[
 
 
 def test_called_before_the_importer_goes_on(package) -> None:
-    """The module is complete, and its importer has not continued."""
+    """The module is complete, and its importer has not continued; code that only looks for it finds its own loader."""
     seen = []
 
     def called(module: ModuleType) -> None:
@@ -51,6 +51,9 @@ def test_called_before_the_importer_goes_on(package) -> None:
 
     with watching(called, "watched.inner") as watch:
         assert not [name for name in sys.modules if name.startswith("watched")]
+        loader = importlib.util.find_spec("watched.inner").loader
+        assert loader.get_source("watched.inner") == (package / "inner.py").read_text()
+        assert (hasattr(loader, "no_such_method"), seen) == (False, [])
         import watched.other
 
         assert seen == ["watched.inner"]
@@ -59,24 +62,9 @@ def test_called_before_the_importer_goes_on(package) -> None:
         assert watched.inner.__spec__.loader is watched.inner.__loader__
         importlib.reload(watched.inner)
         assert seen == ["watched.inner"] * 2
+        with watching(called, "watched.inner", "watched.missing"):  # at once for what is imported already
+            assert seen == ["watched.inner"] * 3
     assert watch not in sys.meta_path
-
-
-def test_found_without_being_imported(package) -> None:
-    """Code that only looks for a module gets a loader that answers as the module's own loader."""
-    with watching(lambda _: None, "watched.inner"):
-        spec = importlib.util.find_spec("watched.inner")
-        assert spec.loader.get_source("watched.inner") == (package / "inner.py").read_text()
-        assert not hasattr(spec.loader, "no_such_method")
-
-
-def test_called_at_once_for_an_imported_module(package) -> None:
-    """A module that is imported already is reported when it is watched."""
-    import watched.inner  # noqa: F401
-
-    seen = []
-    with watching(lambda module: seen.append(module.__name__), "watched.inner", "watched.missing"):
-        assert seen == ["watched.inner"]
 
 
 def test_errors_of_the_module_stay(package) -> None:
@@ -109,21 +97,13 @@ def test_finder_that_asks_the_others(package, monkeypatch) -> None:
     assert len(seen) == 1
 
 
-def test_two_watches_are_both_called(package) -> None:
-    """A pytest inside a pytest watches too."""
+def test_watches_and_threads(package) -> None:
+    """One execution and one call, however many threads import; a pytest inside a pytest watches too."""
     seen = []
     outer, inner = (lambda _: seen.append("outer")), (lambda _: seen.append("inner"))
-    with watching(outer, "watched.inner"), watching(inner, "watched.inner"):
-        importlib.import_module("watched.inner")
-    assert sorted(seen) == ["inner", "outer"]
-
-
-def test_imports_in_threads(package) -> None:
-    """One execution, one call."""
-    seen = []
-    with watching(seen.append, "watched.inner"), ThreadPoolExecutor(8) as pool:
+    with watching(outer, "watched.inner"), watching(inner, "watched.inner"), ThreadPoolExecutor(8) as pool:
         list(pool.map(importlib.import_module, ["watched.other"] * 8))
-    assert len(seen) == 1
+    assert sorted(seen) == ["inner", "outer"]
 
 
 @pytest.fixture
@@ -133,7 +113,7 @@ def calls() -> list[str]:
 
 @pytest.mark.parametrize("first", ["an import", "a request"])
 def test_postponed(package, calls, first) -> None:
-    """The call is made once, by the first import of a module or by the first request."""
+    """The call is made once, by the first import of a module or by the first request; at once, if one is there."""
     # what it starts may import the module, too
     postpone(lambda: calls.append("started") or importlib.import_module("watched.inner"), until=["watched.inner"])
     importlib.import_module("watched")
@@ -143,6 +123,8 @@ def test_postponed(package, calls, first) -> None:
     importlib.import_module("watched.other")
     start_postponed()
     assert calls == ["started"]
+    postpone(lambda: calls.append("again"), until=["watched.missing", "watched.other"])
+    assert calls == ["started", "again"]
 
 
 def test_held(package, calls) -> None:
@@ -154,13 +136,6 @@ def test_held(package, calls) -> None:
             importlib.import_module("watched.outer")
         assert calls == []
     assert calls == [True]
-
-
-def test_postponed_for_a_module_that_is_there(package, calls) -> None:
-    """Nothing is postponed if one of the modules is imported already."""
-    importlib.import_module("watched.other")
-    postpone(lambda: calls.append("started"), until=["watched.inner", "watched.other"])
-    assert calls == ["started"]
 
 
 def test_what_a_call_raises(package) -> None:
@@ -176,21 +151,18 @@ def test_what_a_call_raises(package) -> None:
     assert failing.call_count == 2
 
 
-def test_cancelled(package, calls) -> None:
-    """A cancelled call is not made; cancelling again is harmless."""
+def test_cancelled_and_in_order(package, calls) -> None:
+    """A cancelled call is not made, cancelling again is harmless; others are made in their order.
+
+    The run inside of a run starts after the outer one, so that it is the active one.
+    """
     cancel = postpone(lambda: calls.append("started"), until=["watched.inner"])
+    for name in ("outer", "inner"):
+        postpone(lambda name=name: calls.append(name), until=["watched.inner"])
     cancel()
     cancel()
+    start_postponed()
     importlib.import_module("watched.inner")
-    start_postponed()
-    assert calls == []
-
-
-def test_postponed_calls_keep_their_order(package, calls) -> None:
-    """The run inside of a run starts after the outer one, so that it is the active one."""
-    postpone(lambda: calls.append("outer"), until=["watched.inner"])
-    postpone(lambda: calls.append("inner"), until=["watched.inner"])
-    start_postponed()
     assert calls == ["outer", "inner"]
 
 

@@ -59,7 +59,7 @@ def test_what_is_linked_and_what_is_opened() -> None:
 
 
 def test_a_load_that_fails_is_none() -> None:
-    """A file that is mapped, and given up because something is missing, has not been loaded."""
+    """A file that is mapped, and given up because something is missing, has not been loaded; one that is closed has."""
     failed = [*mapped("/a/ext.so", "prog", "dynamically loaded by")[:-1], "file=/a/ext.so [0];  destroying link map"]
     closed = [*mapped("/a/b.so", "prog", "dynamically loaded by"), "file=/a/b.so [0];  destroying link map"]
 
@@ -68,24 +68,16 @@ def test_a_load_that_fails_is_none() -> None:
     assert [loaded.path for loaded in image.objects] == ["prog", "/lib/libc.so.6", "/a/b.so"]
 
 
-def test_a_program_that_takes_the_place_of_another() -> None:
-    """One process, two images: what the first loaded is not in the second."""
+def test_a_forked_child_and_a_program_that_takes_the_place_of_another() -> None:
+    """A child writes into the file of its parent, and has what that had; of one process, the second image has not."""
     opened = mapped("/a/libcudart.so.12", "/lib/libc.so.6", "dynamically loaded by")
+    child = lines(*opened, pid=8)
 
-    first, second = parse(lines(*START, *opened, *START))
+    first, second, forked = parse(lines(*START, *opened, *START) + child)
 
-    assert [loaded.path for loaded in first.objects] == ["prog", "/lib/libc.so.6", "/a/libcudart.so.12"]
-    assert [loaded.path for loaded in second.objects] == ["prog", "/lib/libc.so.6"]
-
-
-def test_a_forked_child() -> None:
-    """It writes into the file of its parent, and has what that had."""
-    child = lines(*mapped("/a/x.so", "/lib/libc.so.6", "dynamically loaded by"), pid=8)
-
-    first, second = parse(lines(*START) + child)
-
-    assert first.objects == (PROGRAM, LIBC)
-    assert second.objects == (PROGRAM, LIBC, LoadedObject("/a/x.so", "", ()))
+    assert first.objects == (PROGRAM, LIBC, LoadedObject("/a/libcudart.so.12", "", ()))
+    assert second.objects == (PROGRAM, LIBC)
+    assert forked.objects == first.objects
 
 
 def test_relative_paths_and_preloaded_files() -> None:

@@ -76,18 +76,16 @@ def test_who_opens_a_library() -> None:
 
 def test_pathfinder_opens_a_library_for_others(toolkit) -> None:
     """The code that asked cuda.pathfinder is named."""
-    program = (
-        "from pytest_cudalink.loader import loads\n"
-        "from cuda.pathfinder import load_nvidia_dynamic_lib\n"
-        "seen = []\n"
-        "loads.watch_openings(seen.append)\n"
-        "load_nvidia_dynamic_lib('nvrtc')\n"
-        "print(seen[-1].where, seen[-1].through)\n"
-    )
-
+    program = """
+from pytest_cudalink.loader import loads
+from cuda.pathfinder import load_nvidia_dynamic_lib
+seen = []
+loads.watch_openings(seen.append)
+load_nvidia_dynamic_lib('nvrtc')
+print(seen[-1].where, seen[-1].through)
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    assert done.stdout == "<string>:5 cuda.pathfinder\n"
+    assert done.stdout == "<string>:6 cuda.pathfinder\n"
 
 
 # -- the files that it has mapped
@@ -109,11 +107,7 @@ def test_paths_as_the_kernel_writes_them(tmp_path) -> None:
         b"/opt/my libs/libcuda.so.580.65",
         b"/tmp/\xff\r/libnvrtc.so.13",
     ]
-
-
-def test_a_system_without_a_map(tmp_path) -> None:
-    """Where there is no such file, nothing is known to be loaded."""
-    assert loads.mapped_files(str(tmp_path / "none")) == []
+    assert loads.mapped_files(str(tmp_path / "none")) == []  # where there is no such file
 
 
 def test_this_process() -> None:
