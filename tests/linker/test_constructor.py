@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Iterator
+from itertools import chain
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,40 +16,18 @@ from pytest_cudalink.targets import BackendChoice, LinkEvent
 from pytest_cudalink.targets.base import Bundled
 from pytest_cudalink.targets.steering import Steering, Watch, as_backend, linking_for, on_behalf_of
 
-ALL_CASES = [case for policy in policies() for case in cases(policy)]
-
-
-class RecordingState:
-    """A backend that only records its options and inputs; the table can be gone through without any library."""
-
-    error_log = info_log = ""
-    handle = 1
-
-    def __init__(self, options) -> None:
-        self.options = options
-        self.inputs: list[tuple[str, str]] = []
-        self.lock = threading.RLock()
-
-    def add(self, kind: str, code: bytes, name: str) -> None:
-        self.inputs.append((kind, name))
-
-    def complete(self, target: str) -> bytes:
-        return b""
-
-    def read_logs(self) -> None: ...
-
-    def close(self) -> None:
-        self.handle = 0
-
 
 @pytest.fixture
-def no_libraries(monkeypatch) -> list[RecordingState]:
-    """Linkers without a library behind them; the list of all links that were opened."""
-    opened: list[RecordingState] = []
+def no_libraries(monkeypatch) -> list[Mock]:
+    """Linkers whose library only records its options; the list of all links that were opened."""
+    opened: list[Mock] = []
 
-    def open_state(options) -> RecordingState:
-        opened.append(RecordingState(options))
-        return opened[-1]
+    def open_state(options) -> Mock:
+        state = Mock(options=options, handle=1, error_log="", info_log="", lock=threading.RLock())
+        state.complete.return_value = b""
+        state.close.side_effect = lambda: setattr(state, "handle", 0)
+        opened.append(state)
+        return state
 
     for backend in OPENERS:
         monkeypatch.setitem(OPENERS, backend, open_state)
@@ -61,18 +41,15 @@ def no_probes(monkeypatch):
         monkeypatch.setattr(probes, name, lambda: pytest.fail("a probe was asked too early"))
 
 
-def options_of(case: Case) -> LinkerOptions:
-    return LinkerOptions(arch="sm_90", link_time_optimization=case.lto_requested or None, check_inputs=False)
-
-
-@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: f"{case.policy}-{case.id}")
+@pytest.mark.parametrize("case", [*chain(*map(cases, policies()))], ids=lambda case: f"{case.policy}-{case.id}")
 def test_every_row_through_the_constructor(case: Case, no_libraries, sample_code) -> None:
     """The constructor takes the table's backend, or raises the table's error, and says why."""
     code = sample_code("12.9/main.ltoir" if case.inputs_have_ltoir else "12.9/main.ptx")
+    options = LinkerOptions(arch="sm_90", link_time_optimization=case.lto_requested or None, check_inputs=False)
 
     def construct(driver, nvjitlink, ltoir, lto) -> str:
         with probes.fake(driver=None if driver is None else (driver, 0), nvjitlink=nvjitlink):
-            linker = Linker(code, options=options_of(case), policy=case.policy)
+            linker = Linker(code, options=options, policy=case.policy)
         assert (linker.decision.row, linker.decision.policy) == (case.row, case.policy)
         return linker.backend
 
@@ -234,9 +211,8 @@ def test_added_checks(monkeypatch, no_libraries, sample_code) -> None:
     with probes.fake(driver="13.0", nvjitlink="13.0"):
         Linker(sample_code("13.0/main.ptx"), options=options, backend="nvjitlink")
         assert seen == [("13.0/main.ptx", "ptx", "13.0")]
-        with pytest.raises(
-            VersionSkewError, match=r"nvJitLink 13.0 must not link this input\n.*\n  two\n  lines"
-        ) as caught:
+        words = r"nvJitLink 13.0 must not link this input\n.*\n  two\n  lines"
+        with pytest.raises(VersionSkewError, match=words) as caught:
             Linker(sample_code("13.0/main.cubin"), options=options, backend="nvjitlink")
         assert caught.value.input_name == "13.0/main.cubin"
         assert isinstance(caught.value.__cause__, LookupError)
@@ -260,20 +236,14 @@ def test_wrong_policy(policy, backend, monkeypatch, no_libraries, sample_code) -
 @pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
 def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sample_code) -> None:
     """Provenance is checked before the library: some of them accept what they cannot link."""
-    code = sample_code(f"13.2/main.{kind}")
-    with (
-        probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(
-            VersionSkewError, match="^nvJitLink 13.0 cannot (?s:.*)made by CUDA 13.2, .* up to 13.0"
-        ) as caught,
-    ):
-        Linker(code, options=LinkerOptions(arch="sm_90"))
-    assert caught.value.artifact.kind == kind
-    assert caught.value.input_name == code.name
+    code, words = sample_code(f"13.2/main.{kind}"), "^nvJitLink 13.0 cannot (?s:.*)made by CUDA 13.2, .* up to 13.0"
+    with probes.fake(driver=None, nvjitlink="13.0"):
+        with pytest.raises(VersionSkewError, match=words) as caught:
+            Linker(code, options=LinkerOptions(arch="sm_90"))
+        Linker(code, options=LinkerOptions(arch="sm_90", check_inputs=False))
+    assert (caught.value.artifact.kind, caught.value.input_name) == (kind, code.name)
     assert isinstance(caught.value, LinkError)
     assert isinstance(caught.value, RuntimeError)
-    with probes.fake(driver=None, nvjitlink="13.0"):
-        Linker(code, options=LinkerOptions(arch="sm_90", check_inputs=False))
     with probes.fake(driver=None, nvjitlink="13.2"):
         Linker(code, options=LinkerOptions(arch="sm_90"))
 
@@ -288,12 +258,7 @@ def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sa
         ("nvcc/user.fatbin", {"nvjitlink": "12.9"}, VersionSkewError, "made for CUDA 13.0, .*\n  measured"),
         # nvJitLink 12.9 silently accepts cubins of 13.x, and 13.0 prints what is defined twice, and goes on
         ("13.0/main.cubin", {"nvjitlink": "12.9"}, VersionSkewError, "made by CUDA 13.0"),
-        (
-            "13.0/user.ptx 13.2/user.cubin",
-            {},
-            LinkError,
-            "multiple .*_transform' in '13.2/user.cubin', first .*user.ptx",
-        ),
+        ("13.0/user.ptx 13.2/user.cubin", {}, LinkError, "multiple .*_transform' in '13.2/.*cubin', first .*user.ptx"),
         ("nvcc/user-plain.fatbin 13.0/user.ptx", {}, LinkError, "multiple .*_transform' .* in 'nvcc/user-plain"),
         ("13.0/main.ptx", {"arch": "sm_70"}, ValueError, "arch = 'sm_70' is not an .* CUDA 13.2.*known: sm_75, sm_80"),
         ("13.0/main.ltoir", {"link_time_optimization": False}, ValueError, "= False, but input '.*main.ltoir' is LTO"),
@@ -331,33 +296,23 @@ def test_one_target_for_each_linker(no_libraries, sample_code) -> None:
         closed.link()
 
 
-def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -> None:
-    """Without a device the inputs say it, if they agree; otherwise it must be given."""
+def test_architecture_without_a_device(no_libraries, samples, sample_code, monkeypatch) -> None:
+    """Without a device the inputs say it, if they agree; otherwise it must be given. An unknown one names its input."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
+    odd, old = (samples["13.2/user.ptx"].replace(b"sm_90", arch) for arch in (b"sm_91", b"sm_70"))
     with probes.fake(driver=None, nvjitlink="13.2"):
         Linker(sample_code("13.2/main.ptx"))
         assert no_libraries[-1].options == ["-arch=sm_90"]
-        with pytest.raises(ValueError, match="the inputs are for sm_100, sm_90"):
-            Linker(sample_code("13.2/main.ptx"), sample_code("13.2/user-sm_100.cubin"))
-        with pytest.raises(ValueError, match="there is no device to ask, and the inputs name none"):
-            Linker(sample_code("tile/add.fatbin"))
+        for codes, words in (
+            ([sample_code("13.2/main.ptx"), sample_code("13.2/user-sm_100.cubin")], "the inputs are for sm_100, sm_90"),
+            ([sample_code("tile/add.fatbin")], "there is no device to ask, and the inputs name none"),
+            ([ObjectCode.from_ptx(odd, name="x")], "input 'x' .*unknown architecture 'sm_91'; known"),
+            ([ObjectCode.from_ptx(old, name="x")], "input 'x' = 'sm_70' is not an architecture of CUDA 13.2"),
+        ):
+            with pytest.raises(ValueError, match=words):
+                Linker(*codes)
         Linker(sample_code("13.2/main.ltoir"), options=LinkerOptions(ptx=True))
         assert no_libraries[-1].options[0] == "-arch=compute_90"
-
-
-@pytest.mark.parametrize(
-    ("arch", "words"),
-    [
-        (b"sm_91", "input 'odd.ptx' .*unknown architecture 'sm_91'; known"),
-        (b"sm_70", "input 'odd.ptx' = 'sm_70' is not an architecture of CUDA 13.0"),
-    ],
-)
-def test_unknown_architecture_of_an_input(arch: bytes, words: str, no_libraries, samples, monkeypatch) -> None:
-    """The error names the input whose architecture would have been taken."""
-    monkeypatch.setattr(probes, "device_arch", lambda: None)
-    odd = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", arch), name="odd.ptx")
-    with probes.fake(driver=None, nvjitlink="13.0"), pytest.raises(ValueError, match=words):
-        Linker(odd)
 
 
 def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
@@ -370,18 +325,17 @@ def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
 
 def test_object_code_sources(samples, tmp_path) -> None:
     """Bytes, a path as str or Path; a file's name is its path; text is not a path."""
-    file = tmp_path / "main.ptx"
-    file.write_bytes(samples["13.0/main.ptx"])
-    for source in (samples["13.0/main.ptx"], bytearray(samples["13.0/main.ptx"]), str(file), file):
-        assert ObjectCode.from_ptx(source).code == samples["13.0/main.ptx"]
-    assert ObjectCode.from_ptx(file).name == str(file)
-    assert ObjectCode.from_ptx(file, name="mine").name == "mine"
+    file, text = tmp_path / "main.ptx", samples["13.0/main.ptx"]
+    file.write_bytes(text)
+    assert {ObjectCode.from_ptx(source).code for source in (text, bytearray(text), str(file), file)} == {text}
+    assert [ObjectCode.from_ptx(file, name=name).name for name in ("", "mine")] == [str(file), "mine"]
     assert repr(ObjectCode.from_ptx(b"text")) == "<ObjectCode '(no name)': ptx, 4 bytes>"
-    with pytest.raises(TypeError, match="encode"):
-        ObjectCode.from_ptx(samples["13.0/main.ptx"].decode())
-    with pytest.raises(FileNotFoundError):
-        ObjectCode.from_ptx("missing.ptx")
-    with pytest.raises(TypeError, match="takes bytes or a path, got int"):
-        ObjectCode.from_ptx(3)  # type: ignore[arg-type]
+    for wrong, error, words in (
+        (text.decode(), TypeError, "encode"),
+        ("missing.ptx", FileNotFoundError, "missing"),
+        (3, TypeError, "takes bytes or a path, got int"),
+    ):
+        with pytest.raises(error, match=words):
+            ObjectCode.from_ptx(wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not made directly"):
         ObjectCode()

@@ -51,27 +51,19 @@ def test_an_input_that_ends_it(state) -> None:
         ([b"x", b"?segv", b"y"], "in1", ""),
         ([b"?segv", b"x", b"?segv"], None, "inputs that end it alone: 'in0', 'in2'"),
         ([b"?segv", b"!print"], "in0", ""),
+        ([b"x", b"?segv"], None, "inputs: 'in0', 'in1'"),
     ],
 )
-def test_inputs_that_end_it_when_linked(state, inputs, named, hint) -> None:
-    """Each input is linked alone, and those that are deadly are named."""
+def test_inputs_that_end_it_when_linked(state, inputs, named, hint, monkeypatch) -> None:
+    """Each input is linked alone, and those that are deadly are named; all are, when none is deadly alone."""
+    if hint.startswith("inputs: "):
+        monkeypatch.setattr(state, "_deadly", lambda _target: iter(()))
     for number, data in enumerate(inputs):
         state.add("ptx", data, f"in{number}")
     with pytest.raises(LinkError) as caught:
         state.complete("cubin")
     assert caught.value.summary == f"{CALL}Complete: {END}"
     assert (caught.value.input_name, caught.value.hint) == (named, hint)
-    state.close()
-
-
-def test_inputs_that_end_it_together(state, monkeypatch) -> None:
-    """When none is deadly alone, all are named."""
-    state.add("ptx", b"x", "a")
-    state.add("ptx", b"?segv", "b")
-    monkeypatch.setattr(state, "_deadly", lambda _target: iter(()))
-    with pytest.raises(LinkError) as caught:
-        state.complete("cubin")
-    assert (caught.value.input_name, caught.value.hint) == (None, "inputs: 'a', 'b'")
     state.close()
 
 
@@ -110,22 +102,21 @@ def test_refused(state) -> None:
         ContainedState(["-crash"])
 
 
-@pytest.mark.parametrize(
-    ("contain", "variable", "expected"),
-    [
-        (False, None, NvJitLinkState),
-        (True, None, ContainedState),
-        (False, "yes", ContainedState),
-        (False, "no", NvJitLinkState),
-    ],
-)
-def test_who_asks_for_it(monkeypatch, contain, variable, expected) -> None:
-    """The option contains one link, the variable every link."""
+def test_who_asks_for_it(monkeypatch) -> None:
+    """The option contains one link, the variable every link; a wrong value of it is not passed over in silence."""
     monkeypatch.delenv("CUDALINK_CONTAIN", raising=False)
-    if variable:
-        monkeypatch.setenv("CUDALINK_CONTAIN", variable)
-    assert opener("nvjitlink", contain=contain) is expected
-    assert opener("driver", contain=False) is DriverLinkState
+    assert [opener("nvjitlink", contain=contain) for contain in (False, True)] == [NvJitLinkState, ContainedState]
+    for value, expected in (("yes", ContainedState), ("no", NvJitLinkState)):
+        monkeypatch.setenv("CUDALINK_CONTAIN", value)
+        assert opener("nvjitlink", contain=False) is expected
+        assert opener("driver", contain=False) is DriverLinkState
+    for value in ("1", "true", "YES"):
+        monkeypatch.setenv("CUDALINK_CONTAIN", value)
+        with pytest.raises(ValueError, match=f"CUDALINK_CONTAIN is '{value}'; expected yes or no"):
+            opener("nvjitlink", contain=False)
+        monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", value + "s")
+        with pytest.raises(ValueError, match="CUDALINK_LINK_TIMEOUT"):
+            ContainedState([])
 
 
 def test_the_driver(monkeypatch) -> None:
@@ -144,11 +135,11 @@ def test_the_driver(monkeypatch) -> None:
 def test_real_links(toolkit, sample_code, kind: str, target: str) -> None:
     """The real library makes the same image in a worker, and the same logs."""
     codes = [sample_code(f"{toolkit}/{name}.{kind}") for name in ("main", "user")]
+    # CUDA's cache, which a GPU's driver brings, would spare the second link what it reports
+    options = {"arch": "sm_90", "verbose": True, "no_cache": True, "ptx": target == "ptx" or None}
     results = []
     for contain in (False, True):
-        # CUDA's cache, which a GPU's driver brings, would spare the second link what it reports
-        options = {"contain": contain, "verbose": True, "no_cache": True, "ptx": target == "ptx" or None}
-        with Linker(*codes, options=LinkerOptions(arch="sm_90", **options), backend="nvjitlink") as linker:
+        with Linker(*codes, options=LinkerOptions(contain=contain, **options), backend="nvjitlink") as linker:
             image = linker.link(target).code
             results.append((image, linker.get_error_log(), "Function properties" in linker.get_info_log()))
     assert results[0] == results[1]
@@ -168,14 +159,3 @@ def test_a_fork(toolkit, samples) -> None:
                 os._exit(0 if other.link("cubin").code else 1)
         assert os.waitpid(pid, 0)[1] == 0
         assert linker.link("cubin").code
-
-
-@pytest.mark.parametrize("value", ["1", "true", "YES"])
-def test_a_wrong_value_in_the_environment(value, monkeypatch) -> None:
-    """What looks like a request for containment is not passed over in silence."""
-    monkeypatch.setenv("CUDALINK_CONTAIN", value)
-    with pytest.raises(ValueError, match=f"CUDALINK_CONTAIN is '{value}'; expected yes or no"):
-        opener("nvjitlink", contain=False)
-    monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", value + "s")
-    with pytest.raises(ValueError, match="CUDALINK_LINK_TIMEOUT"):
-        ContainedState([])

@@ -132,25 +132,10 @@ def test_adding_and_closing_a_contained_state(sample_code, threads) -> None:
         assert opened.handle == 0
 
 
-def test_closing_again_inside_a_call(state) -> None:
-    """Garbage collection may close a linker wherever its own thread is."""
-    with state.lock:
-        state.close()
-    assert state.handle == 0
-
-
-@pytest.mark.parametrize("use", [lambda state: state.add("ptx", b"", "late"), lambda state: state.complete("cubin")])
-def test_closed(state, use) -> None:
-    """A closed handle is never passed to the library."""
-    state.close()
-    with pytest.raises(RuntimeError, match="the linker is closed"):
-        use(state)
-    assert state.done == ["release"]
-
-
 def test_logs_are_read_once_after_each_call(state) -> None:
     """A log that no call can have written to since is not read again."""
-    state.add("ptx", b"", "first")
+    state.add("ptx", b"", os.fsdecode(b"\xff.ptx"))
+    assert state.done == ["add ?.ptx"]  # bytes that are not UTF-8 reach the library in printable form
     state.read_logs()
     state.error_log = "kept"
     state.read_logs()
@@ -158,6 +143,17 @@ def test_logs_are_read_once_after_each_call(state) -> None:
     state.add("ptx", b"", "second")
     state.close()
     assert state.error_log == "the log"
+
+
+def test_closed(state) -> None:
+    """A closed handle is never passed to the library; garbage collection may close it wherever its own thread is."""
+    with state.lock:
+        state.close()
+    assert state.handle == 0
+    for use in (lambda: state.add("ptx", b"", "late"), lambda: state.complete("cubin")):
+        with pytest.raises(RuntimeError, match="the linker is closed"):
+            use()
+    assert state.done == ["release"]
 
 
 def test_the_end_of_the_process_closes_all(monkeypatch) -> None:
@@ -194,12 +190,6 @@ def test_a_refused_linker_leaves_nothing_open(samples, sample_code, monkeypatch,
         Linker(sample_code("13.0/user.ptx"), options=LinkerOptions(arch="sm_90"), backend="nvjitlink")
     assert _linker._open_states == before
     assert state.done == ["release"]
-
-
-def test_names_that_are_not_utf8(state) -> None:
-    """A file name with bytes that are not UTF-8 reaches the library in printable form."""
-    state.add("ptx", b"", os.fsdecode(b"\xff.ptx"))
-    assert state.done == ["add ?.ptx"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
