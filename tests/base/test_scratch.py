@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -77,63 +76,40 @@ def test_ends_with_its_process(process, temporary) -> None:
     assert not [*temporary.iterdir()]
 
 
-@pytest.mark.parametrize("code", ["", "os.closerange(3, 1000)"], ids=["locked", "every descriptor closed"])
+@pytest.mark.parametrize("code", ["", "os.closerange(3, 1000)", FORKS], ids=["locked", "descriptors closed", "forked"])
 def test_of_a_living_process(process, code) -> None:
-    """It stays, whatever the process has closed."""
-    _, made = process(code)
+    """It stays, whatever the process has closed; that of a killed one, while a process lives that it forked."""
+    parent, made = process(code)
+    if code == FORKS:
+        end(parent)
     assert scratch.root().is_dir()
     assert made.is_dir()
 
 
-def test_of_a_living_fork(process) -> None:
-    """The folder of a killed process stays for as long as a process lives that it forked."""
-    parent, made = process(FORKS)
-    end(parent)
-    assert scratch.root().is_dir()
-    assert made.is_dir()
-
-
-def _of_a_dead_process(temporary: Path) -> Path:
-    made = temporary / f"cudalink-{os.getpid()}-1-x"  # the process has this number, and began at another time
+@pytest.fixture
+def of_a_dead_process(temporary) -> Path:
+    """A folder of a process that has the number of this one, and began at another time."""
+    made = temporary / f"cudalink-{os.getpid()}-1-x"
     made.mkdir(mode=0o700)
     return made
 
 
-def _is_a_link(temporary: Path) -> Path:
-    there = temporary / "there"
-    there.mkdir(mode=0o700)
-    (there / "file").touch()
-    (temporary / f"cudalink-{os.getpid()}-1-x").symlink_to(there)
-    return there / "file"
-
-
-def _is_open_to_all(temporary: Path) -> Path:
-    made = _of_a_dead_process(temporary)
-    made.chmod(0o755)
-    return made
-
-
-def _has_another_name(temporary: Path) -> Path:
-    return _of_a_dead_process(temporary).rename(temporary / "cudalink-1-1")
-
-
-@pytest.mark.parametrize(
-    ("make", "stays"),
-    [(_of_a_dead_process, False), (_is_a_link, True), (_is_open_to_all, True), (_has_another_name, True)],
-)
-def test_what_is_swept(temporary, make: Callable[[Path], Path], stays) -> None:
+@pytest.mark.parametrize("change", ["nothing", "a link", "open to all", "another name", "another user's"])
+def test_what_is_swept(temporary, of_a_dead_process, change: str, monkeypatch) -> None:
     """A folder of ours whose process is not there any more, and nothing else."""
-    made = make(temporary)
+    made = of_a_dead_process
+    (made / "file").touch()
+    if change == "a link":
+        made = made.rename(temporary / "there")
+        of_a_dead_process.symlink_to(made)
+    elif change == "open to all":
+        made.chmod(0o755)
+    elif change == "another name":
+        made = made.rename(temporary / "cudalink-1-1")
+    elif change == "another user's":
+        monkeypatch.setattr(scratch.os, "geteuid", lambda: os.getuid() + 1)
     scratch.root()
-    assert made.exists() == stays
-
-
-def test_another_users_folder(temporary, monkeypatch) -> None:
-    """It stays."""
-    made = _of_a_dead_process(temporary)
-    monkeypatch.setattr(scratch.os, "geteuid", lambda: os.getuid() + 1)
-    scratch.root()
-    assert made.exists()
+    assert (made / "file").exists() == (change != "nothing")
 
 
 def test_a_fork_ends_before_its_parent(temporary) -> None:

@@ -22,19 +22,13 @@ def expected() -> str:
     return ".".join(version.split(".")[:2])
 
 
-def test_counts_as_none_and_never_raises(expected: str) -> None:
-    """The library is found, named with its version, and not used."""
+def test_counts_as_none_and_says_why(expected: str) -> None:
+    """The library is found, named with its version, and not used: the table's rows for "none" apply."""
     probes.cache_clear()
     nvjitlink = probes.nvjitlink()
-    assert str(nvjitlink.found) == expected
-    assert nvjitlink.usable is None
+    assert (str(nvjitlink.found), nvjitlink.usable) == (expected, None)
     with pytest.warns(RuntimeWarning, match=f"is nvJitLink {expected}, 12.3 or newer is needed.*pip install"):
         assert probes.nvjitlink_version() is None
-
-
-@pytest.mark.filterwarnings("ignore:nvJitLink is not available:RuntimeWarning")
-def test_links_take_the_driver_and_lto_says_why(expected: str) -> None:
-    """The table's rows for "none" apply."""
     ltoir = ObjectCode.from_ltoir(SAMPLES / "12.9" / "main.ltoir")
     with pytest.raises(RuntimeError, match="nvJitLink is not available, .* 12.3 or newer"):
         Linker(ltoir, options=LinkerOptions(arch="sm_90"))

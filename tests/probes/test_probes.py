@@ -89,34 +89,18 @@ def test_tasks_do_not_share_fakes() -> None:
     assert asyncio.run(main()) == [((12, minor), (13, 2)) for minor in range(4)]
 
 
-class FakeLibrary:
-    """A libcuda whose cuDriverGetVersion answers as told; for answers that no driver here gives."""
+@pytest.mark.parametrize(("code", "version"), [(0, (13, 0)), (34, None)])
+def test_driver_version_is_cached(monkeypatch, fresh_probes, code: int, version: tuple[int, int] | None) -> None:
+    """The driver is asked once; its own error, which no driver here gives, is an unknown version."""
 
-    def __init__(self, code: int = 0, version: int = 13000) -> None:
-        self.code, self.version, self.calls = code, version, 0
+    def answer(pointer) -> int:
+        ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int))[0] = 13000
+        return code
 
-    def cuDriverGetVersion(self, pointer) -> int:  # noqa: N802 (the driver's name)
-        self.calls += 1
-        ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int))[0] = self.version
-        return self.code
-
-    def cuGetErrorName(self, *_) -> int:  # noqa: N802
-        return 1
-
-
-def test_driver_version_is_cached(monkeypatch, fresh_probes) -> None:
-    """The driver is asked once."""
-    library = FakeLibrary()
+    library = Mock(cuDriverGetVersion=Mock(side_effect=answer), cuGetErrorName=lambda *_: 1)
     monkeypatch.setattr(libcuda, "library", lambda: library)
-    assert probes.driver_version() == (13, 0)
-    assert probes.driver_version() == (13, 0)
-    assert library.calls == 1
-
-
-def test_a_cuda_error_means_unknown(monkeypatch, fresh_probes) -> None:
-    """The driver's own error is an unknown version."""
-    monkeypatch.setattr(libcuda, "library", lambda: FakeLibrary(code=34))
-    assert probes.driver_version() is None
+    assert [probes.driver_version() for _ in range(2)] == [version] * 2
+    assert library.cuDriverGetVersion.call_count == 1
 
 
 @pytest.mark.parametrize("error", [OSError("libcuda.so.1: invalid ELF header"), AttributeError("cuDriverGetVersion")])

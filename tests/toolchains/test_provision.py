@@ -98,14 +98,9 @@ def test_offline_is_one_usage_error(run, cache, more) -> None:
     """Without a network the run ends before its first test, with the command and the option that help."""
     result = run(*more)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    text = result.stderr.str()
+    text, needs = result.stderr.str(), f"the emulated driver {VERSION} needs nvJitLink {VERSION}"
     assert text.count("ERROR: ") == 1
-    for words in (
-        f"the emulated driver {VERSION} needs nvJitLink {VERSION}",
-        f"`cudalink toolchain add {VERSION}`",
-        "$CUDALINK_CACHE",
-        "CUDALINK_TOOLCHAINS=never",
-    ):
+    for words in (needs, f"`cudalink toolchain add {VERSION}`", "$CUDALINK_CACHE", "CUDALINK_TOOLCHAINS=never"):
         assert words in text
     assert [path.name for path in cache.iterdir() if path.name != f".{VERSION}.lock"] == []
 
@@ -120,9 +115,8 @@ def test_cached_fetches_nothing(run, cache, pytester, monkeypatch, source) -> No
         monkeypatch.setenv("CUDALINK_TOOLCHAINS", "cached")
     result = run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [f"*cudalink_toolchains is cached (from {source}); run: cudalink toolchain add {VERSION}"]
-    )
+    said = f"*cudalink_toolchains is cached (from {source}); run: cudalink toolchain add {VERSION}"
+    result.stderr.fnmatch_lines([said])
     assert not cache.exists()
 
 
@@ -191,11 +185,7 @@ def test_a_plugin_or_a_link_may_have_tests(pytester) -> None:
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
     "word",
-    [
-        "--help",
-        *(pytest.param(f"--{option}", marks=pytest.mark.slow) for option in ("markers", "fixtures")),
-        "--collect-only",
-    ],
+    ["--help", "--collect-only", *(pytest.param(f"--{o}", marks=pytest.mark.slow) for o in ("markers", "fixtures"))],
 )
 def test_nothing_is_fetched_to_show_something(run, cache, word) -> None:
     """Help and collection work offline, and do not download."""
