@@ -218,7 +218,8 @@ print(call(None, None), call(room, None), call(room, ctypes.c_void_p(1)), room.r
     assert done.stdout.split() == [*(["303"] * 3 if major is None else ["1", "98", "0"]), expected.hex()]
 
 
-def test_runtime_version_without_a_driver(stubs, run, tmp_path) -> None:
+@pytest.mark.parametrize(("hint", "answer"), [("cudaOccupancyMaxActiveClusters", "0 11080\n"), ("nothing", "35 -1\n")])
+def test_runtime_version_without_a_driver(hint: str, answer: str, stubs, run, tmp_path) -> None:
     """CUDA 11's runtime asks the driver for its own version; the stub tells 11.8 by what the library exports."""
     silent = "int cudaRuntimeGetVersion(int *v) { (void)v; return 35; }\nint HINT(void) { return 0; }"
     code = f"""
@@ -226,7 +227,5 @@ import ctypes
 v = ctypes.c_int(-1)
 print(ctypes.CDLL({str(stubs["cudart"])!r}).cudaRuntimeGetVersion(ctypes.byref(v)), v.value)
 """
-    known = compile_c(tmp_path / "known.so", silent, "-DHINT=cudaOccupancyMaxActiveClusters")
-    unknown = compile_c(tmp_path / "unknown.so", silent, "-DHINT=nothing")
-    assert run(code, CUDALINK_STUBS_CUDART=known).stdout == "0 11080\n"
-    assert run(code, CUDALINK_STUBS_CUDART=unknown).stdout == "35 -1\n"
+    real = compile_c(tmp_path / "real.so", silent, f"-DHINT={hint}")
+    assert run(code, CUDALINK_STUBS_CUDART=real).stdout == answer

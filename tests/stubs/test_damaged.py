@@ -7,6 +7,7 @@ import shutil
 import socket
 import struct
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -63,12 +64,17 @@ def library(name: str, folder: Path) -> Path:
     return target
 
 
+def segments(data: bytes) -> Iterator[tuple[int, ...]]:
+    """Kind, offset and size in the file of each program header."""
+    (at,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
+    for number in range(count):
+        kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", data, at + 56 * number)
+        yield kind, offset, size
+
+
 def loaded_end(path: Path) -> int:
     """Where the last part of a library that is mapped ends in its file."""
-    data = path.read_bytes()
-    (at,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
-    parts = [struct.unpack_from("<IIQQQQ", data, at + 56 * number) for number in range(count)]
-    return max(part[2] + part[5] for part in parts if part[0] == 1)
+    return max(offset + size for kind, offset, size in segments(path.read_bytes()) if kind == 1)
 
 
 def lengths_of(path: Path, least: int, extra: int) -> list[int]:
@@ -79,20 +85,22 @@ def lengths_of(path: Path, least: int, extra: int) -> list[int]:
     return sorted((length for length in chosen if length <= size), reverse=True)
 
 
+def answers(name: str, place: str, path: Path, run, stubs, *lengths: int) -> list[int]:
+    """What the stub of a library answers for each length of its file."""
+    where = {f"CUDALINK_STUBS_{name.upper()}": path} if place == "variable" else {"LD_LIBRARY_PATH": path.parent}
+    done = run(sys.executable, "-c", CUT, stubs[name], CALLS[name], path, *map(str, lengths), **where)
+    codes = [int(line) for line in done.stdout.split()]
+    assert len(codes) == len(lengths), done.stderr
+    return codes
+
+
 @pytest.mark.parametrize(("name", "place"), [pytest.param(*PLACES[0], marks=pytest.mark.slow), *PLACES[1:]])
 def test_a_library_that_was_cut(name: str, place: str, stubs, run, tmp_path) -> None:
     """Cut at any length, a library is missing until all is there that the loader maps; no call dies."""
     path = library(name, tmp_path / "libs")
     end, lengths = loaded_end(path), lengths_of(path, 0 if place == "variable" else 40_960, 60)
-    where = {f"CUDALINK_STUBS_{name.upper()}": path} if place == "variable" else {"LD_LIBRARY_PATH": path.parent}
-    done = run(sys.executable, "-c", CUT, stubs[name], CALLS[name], path, *map(str, lengths), **where)
-    codes = [int(line) for line in done.stdout.split()]
-    assert len(codes) == len(lengths), done.stderr
-    wrong = [
-        (length, code)
-        for length, code in zip(lengths, codes, strict=True)
-        if code < 0 or (code == MISSING[name]) != (length < end)
-    ]
+    codes = zip(lengths, answers(name, place, path, run, stubs, *lengths), strict=True)
+    wrong = [pair for pair in codes if pair[1] < 0 or (pair[1] == MISSING[name]) != (pair[0] < end)]
     assert wrong == []
 
 
@@ -106,13 +114,10 @@ def patched(path: Path, at: int, value: bytes) -> None:
 def without_hash(path: Path) -> None:
     """Take DT_HASH and DT_GNU_HASH out of a library."""
     data = path.read_bytes()
-    (table,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
-    for number in range(count):
-        kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", data, table + 56 * number)
-        if kind == 2:
-            for at in range(offset, offset + size, 16):
-                if struct.unpack_from("<Q", data, at)[0] in (4, 0x6FFFFEF5):
-                    patched(path, at, struct.pack("<Q", 21))
+    for kind, offset, size in segments(data):
+        for at in range(offset, offset + size, 16) if kind == 2 else ():
+            if struct.unpack_from("<Q", data, at)[0] in (4, 0x6FFFFEF5):
+                patched(path, at, struct.pack("<Q", 21))
 
 
 def zeroed(path: Path) -> None:
@@ -122,19 +127,9 @@ def zeroed(path: Path) -> None:
     os.truncate(path, size)
 
 
-def replaced(content: bytes):
-    """Replace the whole file."""
-    return lambda path: path.write_bytes(content)
-
-
 def remade(make):
     """Put something else in place of the file."""
-
-    def act(path: Path) -> None:
-        path.unlink()
-        make(path)
-
-    return act
+    return lambda path: path.unlink() or make(path)
 
 
 def bind(path: Path) -> None:
@@ -144,10 +139,10 @@ def bind(path: Path) -> None:
 
 
 DAMAGES = {
-    "empty": replaced(b""),
-    "text": replaced(b"INPUT(libcudart.so)\n" * 1000),
-    "magic only": replaced(b"\x7fELF"),
-    "zeros": replaced(bytes(100_000)),
+    "empty": remade(lambda path: path.write_bytes(b"")),
+    "text": remade(lambda path: path.write_bytes(b"INPUT(libcudart.so)\n" * 1000)),
+    "magic only": remade(lambda path: path.write_bytes(b"\x7fELF")),
+    "zeros": remade(lambda path: path.write_bytes(bytes(100_000))),
     "32 bits": lambda path: patched(path, 4, b"\x01"),
     "big endian": lambda path: patched(path, 5, b"\x02"),
     "architecture": lambda path: patched(path, 18, struct.pack("<H", 21)),
@@ -171,19 +166,19 @@ def test_a_file_that_is_no_library(name: str, damage: str, place: str, stubs, ru
     """Whatever lies in place of the library, the call answers, and does not wait."""
     path = library(name, tmp_path / "libs")
     DAMAGES[damage](path)
-    where = {f"CUDALINK_STUBS_{name.upper()}": path} if place == "variable" else {"LD_LIBRARY_PATH": path.parent}
-    done = run(sys.executable, "-c", CUT, stubs[name], CALLS[name], path, "-1", **where)
-    assert int(done.stdout) in {MISSING[name], LACKING[name]}, done.stderr
+    assert answers(name, place, path, run, stubs, -1)[0] in {MISSING[name], LACKING[name]}
 
 
 def test_the_search_goes_on_and_says_why(stubs, run, tmp_path) -> None:
     """A cut library is passed over for the next place, and the description names it with the reason."""
     cut, sound = library("cudart", tmp_path / "cut" / "lib64"), library("cudart", tmp_path / "sound" / "lib64")
     os.truncate(cut, 3000)
-    code = (
-        "import ctypes, sys\nf = ctypes.CDLL(sys.argv[1]).stub_cudart_describe\nf.restype = ctypes.c_char_p\nprint(f())"
-    )
-    variables = {"CUDA_PATH": tmp_path / "cut", "CUDA_HOME": tmp_path / "sound"}
-    done = run(sys.executable, "-c", code, stubs["cudart"], **variables)
+    code = f"""
+import ctypes
+describe = ctypes.CDLL({str(stubs["cudart"])!r}).stub_cudart_describe
+describe.restype = ctypes.c_char_p
+print(describe())
+"""
+    done = run(code, CUDA_PATH=tmp_path / "cut", CUDA_HOME=tmp_path / "sound")
     assert f"({cut}: is cut off)" in done.stdout
     assert f'"file": "{sound}"' in done.stdout

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_cudalink import artifacts
 from pytest_cudalink.base.compiler import find_compiler
-from pytest_cudalink.stubs.catalog import CATALOG_FILE, Catalog
+from pytest_cudalink.stubs.catalog import CATALOG_FILE, Catalog, Function
 from tools.dynamic_symbols import of_file
 
 from .conftest import compile_c, succeed
@@ -74,29 +74,27 @@ extern int nvrtcGetProgramLogSize(nvrtcProgram, size_t *), nvrtcGetProgramLog(nv
 extern const char *nvrtcGetErrorString(int);
 static const char source[] = "template<int N> __global__ void twice(float *x) { x[threadIdx.x] *= N; }";
 
-static int failed(const char *call, int result)
-{
-  if (result) printf("%s: %d %s\n", call, result, nvrtcGetErrorString(result));
-  return result;
-}
-
-#define CHECK(call) do { if (failed(#call, call)) return 1; } while (0)
-
-static void save(const char *folder, const char *name, const char *bytes, size_t size)
-{
-  char path[4096];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE *file = fopen(path, "wb");
-  fwrite(bytes, 1, size, file);
-  fclose(file);
-}
+#define CHECK(call) \
+  do { \
+    int result = call; \
+    if (result) return printf("%s: %d %s\n", #call, result, nvrtcGetErrorString(result)), 1; \
+  } while (0)
+#define SAVE(KIND, name) \
+  do { \
+    CHECK(nvrtcGet##KIND##Size(program, &size)); \
+    char *bytes = malloc(size), path[4096]; \
+    CHECK(nvrtcGet##KIND(program, bytes)); \
+    snprintf(path, sizeof path, "%s/out." name, arguments[1]); \
+    FILE *file = fopen(path, "wb"); \
+    fwrite(bytes, 1, size, file); \
+    fclose(file); \
+  } while (0)
 
 int main(int count, char **arguments)
 {
-  const char *folder = arguments[1];
   int major, minor;
   CHECK(nvrtcVersion(&major, &minor));
-  printf("version %d.%d\n", major, minor);
+  printf("version %d.%d\n%s\n", major, minor, nvrtcGetErrorString(6));
   for (int lto = 0; lto < 2; lto++) {
     const char *options[] = {lto ? "--gpu-architecture=compute_80" : "--gpu-architecture=sm_80", "-dlto"}, *lowered;
     nvrtcProgram program;
@@ -107,19 +105,10 @@ int main(int count, char **arguments)
     CHECK(nvrtcGetLoweredName(program, "twice<2>", &lowered));
     printf("lowered %s\n", lowered);
     if (lto) {
-      CHECK(nvrtcGetLTOIRSize(program, &size));
-      char *bytes = malloc(size);
-      CHECK(nvrtcGetLTOIR(program, bytes));
-      save(folder, "out.ltoir", bytes, size);
+      SAVE(LTOIR, "ltoir");
     } else {
-      CHECK(nvrtcGetPTXSize(program, &size));
-      char *ptx = malloc(size);
-      CHECK(nvrtcGetPTX(program, ptx));
-      save(folder, "out.ptx", ptx, size);
-      CHECK(nvrtcGetCUBINSize(program, &size));
-      char *cubin = malloc(size);
-      CHECK(nvrtcGetCUBIN(program, cubin));
-      save(folder, "out.cubin", cubin, size);
+      SAVE(PTX, "ptx");
+      SAVE(CUBIN, "cubin");
     }
     CHECK(nvrtcGetProgramLogSize(program, &size));
     char *log = calloc(1, size + 1);
@@ -140,7 +129,7 @@ def compiler_program(stubs, tmp_path_factory) -> Path:
 
 
 def test_nvrtc_compiles(compiler_program, site, release, run, tmp_path) -> None:
-    """One binary compiles to PTX, cubin and LTO-IR through the NVRTC that lies beside it."""
+    """One binary compiles to PTX, cubin and LTO-IR through the NVRTC beside it, whose error texts it has."""
     program = shutil.copy(compiler_program, site / "pkg" / "compile")
     out = tmp_path / "out"
     out.mkdir()
@@ -148,24 +137,13 @@ def test_nvrtc_compiles(compiler_program, site, release, run, tmp_path) -> None:
     done = run(program, out, CUDALINK_STUBS_VERBOSE="1")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines() == [f"version {release}", *(["lowered _Z5twiceILi2EEvPf", "log ''"] * 2)]
+    steps = ["lowered _Z5twiceILi2EEvPf", "log ''"]
+    assert done.stdout.splitlines() == [f"version {release}", "NVRTC_ERROR_COMPILATION", *steps, *steps]
     assert "wheel beside the caller" in done.stderr
     for kind in ("ptx", "cubin", "ltoir"):
         artifact = artifacts.inspect((out / f"out.{kind}").read_bytes())
-        assert artifact.kind == kind
-        assert not artifact.problems
+        assert (artifact.kind, artifact.problems) == (kind, ())
     assert b".entry _Z5twiceILi2EEvPf" in (out / "out.ptx").read_bytes()
-
-
-def test_nvrtc_error_text(site, run) -> None:
-    """With a library, the error strings are the library's own."""
-    code = f"""
-import ctypes
-stub = ctypes.CDLL({str(site / "pkg" / "libstub_nvrtc.so")!r})
-stub.nvrtcGetErrorString.restype = ctypes.c_char_p
-print(stub.nvrtcGetErrorString(6).decode())
-"""
-    assert run(code).stdout == "NVRTC_ERROR_COMPILATION\n"
 
 
 def test_cudart_answers_without_a_gpu(site, release, run) -> None:
@@ -194,18 +172,22 @@ print(found.version, found.why, "core" in found.degraded, found.file)
     assert "/nvidia/" in place
 
 
-def test_exact_entry_points(wheels, catalog) -> None:
+def is_in(release: str, function: Function) -> bool:
+    """Whether a release has a function, by the catalog."""
+    since, now, until = (
+        tuple(map(int, text.split("."))) for text in (function.since, release, function.until or "99.0")
+    )
+    return since <= now <= until
+
+
+def test_exact_entry_points(wheels, release, catalog) -> None:
     """Every symbol that the catalog gives for this release is exported by the release's libraries, and no later one."""
-    for name, pattern in (("cudart", "libcudart.so.*"), ("nvrtc", "libnvrtc.so.*")):
-        (library,) = wheels.glob(f"nvidia/*/lib/{pattern}")
+    for name in ("cudart", "nvrtc"):
+        (library,) = wheels.glob(f"nvidia/*/lib/lib{name}.so.*")
         with library.open("rb") as file:
             exported = of_file(file).symbols
-        (builtins,) = (p.name for p in wheels.glob("nvidia/*/lib/libnvrtc-builtins.so.*") if ".alt." not in p.name)
-        release = tuple(map(int, builtins.rpartition("so.")[2].split(".")))
         for function in catalog.libraries[name].functions:
-            since = tuple(map(int, function.since.split(".")))
-            until = tuple(map(int, (function.until or "99.0").split(".")))
-            assert (function.symbol in exported) == (since <= release <= until), function.symbol
+            assert (function.symbol in exported) == is_in(release, function), function.symbol
 
 
 @pytest.mark.parametrize(
@@ -215,34 +197,21 @@ def test_exact_entry_points(wheels, catalog) -> None:
 def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, catalog, release, tmp_path) -> None:
     """Declared once more beside the real header, every prototype of the catalog agrees with it, and every type."""
     folders = {path.parent for path in wheels.glob(f"nvidia/*/include/{header}")}
-    folders |= {path.parent.parent for path in wheels.glob("nvidia/*/include/crt/host_defines.h")}
-    if name == "cudart" and not list(wheels.glob("nvidia/*/include/crt/host_defines.h")):
+    crt = {path.parent.parent for path in wheels.glob("nvidia/*/include/crt/host_defines.h")}
+    if name == "cudart" and not crt:
         pytest.skip("needs the wheel with crt/host_defines.h, which 'nox -s stubs' brings")
     catalog_text = CATALOG_FILE.read_text()
     prototypes = re.findall(rf"^\[functions\.{name}\.\w+\]\nprototype = \"(.*)\"$", catalog_text, re.MULTILINE)
-    functions = catalog.libraries[name].functions
-    assert len(prototypes) == len(functions)
-    lines = [f"#include <{header}>", "#undef cudaGetDeviceProperties"]
-    now = tuple(map(int, release.split(".")))
-    for prototype, function in zip(prototypes, functions, strict=True):
-        since = tuple(map(int, function.since.split(".")))
-        until = tuple(map(int, (function.until or "99.0").split(".")))
-        changed = now < (12, 0) and function.name in ("cudaGraphInstantiate", "cuGetProcAddress")
-        if since <= now <= until and not changed:
+    lines, major = [f"#include <{header}>", "#undef cudaGetDeviceProperties"], int(release.partition(".")[0])
+    for prototype, function in zip(prototypes, catalog.libraries[name].functions, strict=True):
+        changed = major < 12 and function.name in ("cudaGraphInstantiate", "cuGetProcAddress")
+        if is_in(release, function) and not changed:
             lines.append(f"extern {prototype};")
-    lines += size_checks("\n".join(lines), catalog, now[0])
+    lines += size_checks("\n".join(lines), catalog, major)
     source = tmp_path / "check.c"
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    command = [
-        *find_compiler(),
-        "-c",
-        "-o",
-        str(tmp_path / "a.o"),
-        "-Werror",
-        *(f"-I{folder}" for folder in folders),
-        str(source),
-    ]
-    succeed(*command)
+    includes = [f"-I{folder}" for folder in folders | crt]
+    succeed(*find_compiler(), "-c", "-o", tmp_path / "a.o", "-Werror", *includes, source)
 
 
 def size_checks(declared: str, catalog: Catalog, major: int) -> list[str]:

@@ -39,35 +39,29 @@ def test_many_threads(present: bool, stubs, tmp_path) -> None:
 
 def call_everything(library, types: dict[str, str]) -> str:
     """C that calls every function of a library with memory of exactly the right size, and describe()."""
+    signatures = [text for f in library.functions for text in (f.result, *(p.type for p in f.parameters))]
+    used = {word for text in signatures for word in text.replace("*", " ").split()}
     lines = ["#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>"]
-    used = {
-        word
-        for f in library.functions
-        for t in (f.result, *(p.type for p in f.parameters))
-        for word in t.replace("*", " ").split()
-    }
     lines += [f"typedef {meaning} {name};" for name, meaning in types.items() if name in used]
     body = []
     for function in library.functions:
         parameters = ", ".join(f"{p.type} {p.name}" for p in function.parameters) or "void"
         lines.append(f"extern {function.result} {function.symbol}({parameters});")
-        arguments = []
-        sizes = {output.name: output.size or f"sizeof(*({p.type})0)" for output in function.outputs for p in
-                 function.parameters if p.name == output.name}  # fmt: skip
+        outputs, arguments, made = {output.name: output for output in function.outputs}, [], []
         for parameter in function.parameters:
-            if parameter.name in sizes:
-                count = 8 if any(o.length for o in function.outputs if o.name == parameter.name) else 1
-                arguments.append(f"({parameter.type})malloc({count} * {sizes[parameter.name]})")
-            elif parameter.is_pointer or types.get(parameter.type, "").endswith("*"):
+            meaning = types.get(parameter.type, "")
+            if output := outputs.get(parameter.name):
+                size, name = output.size or f"sizeof(*({parameter.type})0)", f"a{len(arguments)}"
+                made.append((name, f"({parameter.type})malloc({8 if output.length else 1} * {size})"))
+                arguments.append(name)
+            elif parameter.is_pointer or meaning.endswith("*"):
                 arguments.append("NULL")
-            elif "{" in types.get(parameter.type, ""):
-                arguments.append(f"({parameter.type}){{0}}")
             else:
-                arguments.append("8")
-        keep = [f"void *a{i} = (void *){a};" for i, a in enumerate(arguments) if "malloc" in a]
-        call = ", ".join(f"a{i}" if "malloc" in a else a for i, a in enumerate(arguments))
-        frees = " ".join(f"free(a{i});" for i, a in enumerate(arguments) if "malloc" in a)
-        body.append(f"  {{ {' '.join(keep)} count += ((intptr_t){function.symbol}({call}) != 0); {frees} }}")
+                arguments.append(f"({parameter.type}){{0}}" if "{" in meaning else "8")
+        keep = " ".join(f"void *{name} = (void *){value};" for name, value in made)
+        frees = " ".join(f"free({name});" for name, _ in made)
+        call = f"count += ((intptr_t){function.symbol}({', '.join(arguments)}) != 0);"
+        body.append(f"  {{ {keep} {call} {frees} }}")
     describe = f"stub_{library.name}_describe"
     lines += [f"extern const char *{describe}(void);", "int main(void) {", "  int count = 0;", *body]
     lines += [f'  printf("%d %s\\n", count, {describe}());', "  return 0;", "}"]
