@@ -26,5 +26,4 @@ def test_session(name: str, tmp_path: Path) -> None:
     """Every command prints what the session shows under it, in a copy of its reproducer's folder."""
     files, session = SESSIONS[name]
     folder = sessions.copy_of(files, tmp_path / files.name)
-
     sessions.check_in_environments(runnable(session), Path(str(sessions.ENVIRONMENTS)), folder)

@@ -62,7 +62,6 @@ def test_a_run(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(expectations, "EXPECTED", tmp_path / "expected.toml")
     arguments = [str(root), "--timeout=8", "--files", "--failures", "--records", str(tmp_path / "records")]
     assert runner.main([*arguments, "--write-expected"]) == 0
-
     files = (tmp_path / "records" / "13.0" / "s").glob("*.jsonl")
     counts = {file.stem: counts_of(results_of(records.read(file))) for file in files}
     assert counts["s-tests-test_some"] == {"passed": 1, "failed": 1, "unsupported": 1, "launch": 1}
@@ -148,13 +147,11 @@ def test_a_wrong_verdict(tmp_path: Path, monkeypatch, capsys) -> None:
     assert runner.main([str(root), "--records", str(tmp_path / "records")]) == 0
     real.parent.mkdir(parents=True)
     emulated = (tmp_path / "records" / "13.0" / "s" / real.name).read_text()
-
     real.write_text(emulated.replace('"unsupported"', '"passed"'))
     assert hardware.main([str(tmp_path / "records")]) == 0
     hardware.kept.cache_clear()
     assert "| s | 3 | 1 | 1 | 0 | 1 | 0 | 0 | 0 |" in hardware.blocks()["table"]
     assert runner.main([str(root)]) == 0
-
     real.write_text(re.sub('"(failed|unsupported)"', '"passed"', emulated))
     assert hardware.main([str(tmp_path / "records")]) == 1
     hardware.kept.cache_clear()

@@ -41,7 +41,6 @@ def test_packages_were_found():
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_are_those_that_type_checkers_see(package):
     given = _given_at_run_time(package)
-
     assert given == _seen_by_type_checkers(package)
     module = import_module(package)
     assert {name for _, name in given} <= {*module.__all__} <= {*dir(module)}
@@ -158,7 +157,6 @@ for package in {PACKAGES!r}:
 def test_an_old_path_has_the_same_objects(names):
     old, new = (import_module(f"pytest_cudalink.{name}") for name in names.split(": "))
     public = [name for name in vars(new) if name[0].isupper()]
-
     assert public
     assert all(getattr(old, name) is getattr(new, name) for name in public)
     with pytest.raises(AttributeError):

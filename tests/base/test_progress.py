@@ -66,7 +66,6 @@ def _screen(output: str) -> list[str]:
 def test_line_is_rewritten_and_cleared() -> None:
     """A terminal sees one line that changes, nothing of it at the end, and no escape but the one that erases a line."""
     seen = on_terminal(_command(0.1), _environment(NO_COLOR="1"), _Watching())
-
     assert seen.code == 0
     drawn = [part for part in seen.output.split("\r\x1b[K") if part.startswith("fetching")]
     assert re.fullmatch(r"fetching toolchain 12\.9, 0 of 3, \d s", drawn[0])
@@ -81,7 +80,6 @@ def test_nothing_before_the_delay() -> None:
     assert module.DELAY == 2.0
     seen = on_terminal(_command(2.0, 0.05), _environment())
     assert seen.output == "done\r\n"
-
     seen = on_terminal(_command(0.3), _environment(), _Watching())
     assert seen.pieces[0][1].startswith(b"\r\x1b[K")
     assert seen.pieces[0][0] >= 0.3
@@ -90,7 +88,6 @@ def test_nothing_before_the_delay() -> None:
 def test_silent_in_a_pipe() -> None:
     """A pipe gets the same bytes as a command without a progress."""
     done = subprocess.run(_command(0.0, 0.05), env=_environment(), capture_output=True, check=False)
-
     assert (done.returncode, done.stdout, done.stderr) == (0, b"done\n", b"")
 
 
@@ -103,7 +100,6 @@ def test_interrupt_leaves_a_clean_line() -> None:
             pressed.append(os.write(terminal, b"\x03"))
 
     seen = on_terminal(_command(0.1, 20.0), _environment(), press)
-
     assert seen.code == 130
     assert _screen(seen.output) == ["interrupted", ""]
 
@@ -131,7 +127,6 @@ def _draw(monkeypatch: pytest.MonkeyPatch, work: Any) -> str:
 def test_long_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line never reaches the last column, where a terminal would wrap it, and has no control characters."""
     output = _draw(monkeypatch, lambda step: step.say("x\n\x1b[31m" * 40))
-
     for part in output.split("\r\x1b[K"):
         assert (len(part) == 39) == part.endswith("…") == ("x" in part)
         assert part.isprintable()

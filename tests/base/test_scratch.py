@@ -67,11 +67,9 @@ def test_ends_with_its_process(process, temporary) -> None:
     (left / "file").touch()
     end(killed)
     assert left.is_dir()
-
     ended, made = process("assert scratch.fresh('name').name.startswith('name-')")
     assert (left.exists(), made.is_dir()) == (False, True)
     assert made.stat().st_mode & 0o777 == 0o700
-
     ended.communicate("")
     assert not [*temporary.iterdir()]
 

@@ -36,7 +36,6 @@ def test_relations(rule: str, pairs: dict[tuple[int, int, int, int], bool]) -> N
 def test_needs_are_those_of_the_header(release: str, kind: str) -> None:
     """The rule asks for the release that `inspect` reads from real code of a release."""
     code = (DATA / release / f"user.{kind}").read_bytes()
-
     assert header_needs(CudaVersion.parse(release), kind) == inspect(code).needs
 
 

@@ -97,7 +97,6 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
     library = str(toolchains.library_path("13.2"))
     (tmp_path / "cut.cubin").write_bytes((SAMPLES / "13.0" / "main.cubin").read_bytes()[:1000])
     good = [str(SAMPLES / "13.0" / f"{unit}.cubin") for unit in ("main", "user")]
-
     job = {"step": "nvjitlink", "library": library, "arch": "sm_90", "kind": "cubin", "image": str(tmp_path / "image")}
     jobs = [job | {"inputs": inputs} for inputs in (good, [str(tmp_path / "cut.cubin")])] * 2
     for each in (1, 3, 4):
@@ -174,7 +173,6 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
     atlas_on_gpu.prepare(folder, measured, tmp_path / "atlas.tar.xz")
     with tarfile.open(tmp_path / "atlas.tar.xz") as archive:
         assert {"questions.json", "inputs/12.9/sm_90/main.ptx"} <= set(archive.getnames())
-
     environment = emulator.emulation_for("13.0", lifetime="off").environment()
     run = make_atlas.run_job
     monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given: run(job, {**environment, **given}))

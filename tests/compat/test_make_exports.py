@@ -243,7 +243,6 @@ def test_server_that_fails_at_times(index, monkeypatch) -> None:
     right = make_exports.make(index.url)
     index.failures = 3
     assert make_exports.make(index.url) == right
-
     pauses: list[float] = []
     monkeypatch.setattr(package_index, "BACKOFF", 1.0)
     monkeypatch.setattr(package_index, "time", SimpleNamespace(sleep=pauses.append))

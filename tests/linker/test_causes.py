@@ -393,7 +393,6 @@ def test_a_device_that_is_not_known() -> None:
 def test_a_runtime_of_a_newer_major(driver: CudaVersion, needs: str) -> None:
     """CudaErrorInsufficientDriver comes from a runtime of a newer major release than the driver's."""
     cause = causes.insufficient_driver("cudaErrorInsufficientDriver", driver)
-
     assert (cause.kind, cause.what) == ("skew", "cudaErrorInsufficientDriver")
     why = f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one"
     assert cause.why == why

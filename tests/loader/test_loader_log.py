@@ -43,9 +43,7 @@ def test_what_is_linked_and_what_is_opened() -> None:
     """The path is the last that was tried; what needs or opens an object is told."""
     opened = mapped("/a/ext.so", "/lib/libc.so.6", "dynamically loaded by")
     needed = mapped("libcudart.so.13", "/a/ext.so", path="/cuda/libcudart.so.13")
-
     (image,) = parse(lines(*START, *opened, *needed))
-
     assert image == LoadedImage(
         "prog",
         (
@@ -62,9 +60,7 @@ def test_a_load_that_fails_is_none() -> None:
     """A file that is mapped, and given up because something is missing, has not been loaded; one that is closed has."""
     failed = [*mapped("/a/ext.so", "prog", "dynamically loaded by")[:-1], "file=/a/ext.so [0];  destroying link map"]
     closed = [*mapped("/a/b.so", "prog", "dynamically loaded by"), "file=/a/b.so [0];  destroying link map"]
-
     (image,) = parse(lines(*START, *failed, *closed))
-
     assert [loaded.path for loaded in image.objects] == ["prog", "/lib/libc.so.6", "/a/b.so"]
 
 
@@ -72,9 +68,7 @@ def test_a_forked_child_and_a_program_that_takes_the_place_of_another() -> None:
     """A child writes into the file of its parent, and has what that had; of one process, the second image has not."""
     opened = mapped("/a/libcudart.so.12", "/lib/libc.so.6", "dynamically loaded by")
     child = lines(*opened, pid=8)
-
     first, second, forked = parse(lines(*START, *opened, *START) + child)
-
     assert first.objects == (PROGRAM, LIBC, LoadedObject("/a/libcudart.so.12", "", ()))
     assert second.objects == (PROGRAM, LIBC)
     assert forked.objects == first.objects
@@ -85,9 +79,7 @@ def test_relative_paths_and_preloaded_files() -> None:
     opened = mapped("./x.so", "/lib/libc.so.6", "dynamically loaded by")
     needed = mapped("$ORIGIN/deps/y.so", "./x.so")
     preloaded = mapped("/emulated/libcuda.so.1", "prog")
-
     (image,) = parse(lines(*preloaded, *START, *opened, *needed), "/work", ["/emulated/libcuda.so.1"])
-
     paths = ["prog", "/emulated/libcuda.so.1", "/lib/libc.so.6", "/work/./x.so", "/work/./deps/y.so"]
     assert [loaded.path for loaded in image.objects] == paths
     assert image.objects[0].needed == ("libc.so.6",)
@@ -107,9 +99,7 @@ def test_every_tree(names, data) -> None:
         events += mapped(name, parent, path=f"/lib/{name}")
         needed.setdefault(parent, []).append(name)
         parents.append(f"/lib/{name}")
-
     (image,) = parse(lines(*events, "initialize program: prog"))
-
     assert [loaded.path for loaded in image.objects] == parents
     assert {loaded.path: list(loaded.needed) for loaded in image.objects if loaded.needed} == needed
 
@@ -154,9 +144,7 @@ def test_a_real_program_and_its_child(tmp_path) -> None:
     compiler.build(outer, tmp_path, strict=False)
     child = "import ctypes; ctypes.CDLL('./libouter.so.1')"
     text = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); os.execvp('true', ['true'])"
-
     images = listed(tmp_path, sys.executable, "-c", text)
-
     assert sorted(Path(image.program).name for image in images) == sorted(["true", *[Path(sys.executable).name] * 2])
     (image,) = (image for image in images if any(loaded.path.endswith("libouter.so.1") for loaded in image.objects))
     by_name = {Path(loaded.path).name: loaded for loaded in image.objects}

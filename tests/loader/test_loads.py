@@ -27,9 +27,7 @@ def test_a_loaded_library_and_what_it_needs(library) -> None:
     assert loads.library() is not None
     count, before = loads.counter()(), {loaded.path for loaded in loads.loaded_objects()}
     ctypes.CDLL(str(library))
-
     new = [loaded for loaded in loads.loaded_objects() if loaded.path not in before]
-
     assert loads.counter()() == loads.counter()() == count + 2 > 2
     assert [(loaded.path, loaded.soname) for loaded in new] == [
         (str(library), "libouter.so.1"),
@@ -42,7 +40,6 @@ def test_a_long_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A list that is longer than the buffer is read with a larger one."""
     whole = loads.loaded_objects()
     monkeypatch.setattr(loads, "_SIZE", 16)
-
     assert loads.loaded_objects() == whole
 
 
@@ -67,7 +64,6 @@ def test_who_opens_a_library() -> None:
     finally:
         end()
     ctypes.CDLL("libm.so.6")
-
     (opening,) = seen
     assert opening.name == "libm.so.6"
     assert opening.where.startswith(f"{__file__}:")

@@ -166,9 +166,7 @@ def test_device_properties(callers: int, major: int, stubs, stub_for, run, tmp_p
     real = compile_c(tmp_path / "real.so", PROPERTIES.replace("FILL", fill), f"-DMAJOR={major}")
     symbol = "cudaGetDeviceProperties_v2" if callers == 12 else "cudaGetDeviceProperties"
     stub = stub_for(11) if callers == 11 else stubs["cudart"]
-
     ints, intact = properties(stub, symbol, SIZE[callers], run, real)
-
     assert intact
     for number, (field, offsets) in enumerate(FIELDS.items()):
         if callers not in offsets:
@@ -210,7 +208,6 @@ print(call(None, None), call(room, None), call(room, ctypes.c_void_p(1)), room.r
 """
 
     done = run(code, CUDALINK_STUBS_CUDART=real)
-
     assert done.returncode == 0, done.stderr
     size = ATTRIBUTES[callers]
     filled = 0 if major is None else min(size, ATTRIBUTES[major])

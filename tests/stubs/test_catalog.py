@@ -53,9 +53,7 @@ def test_prototypes_are_read_as_written(parameters, result, data, load_own) -> N
     nothing, end = data.draw(st.sampled_from(["", "void"])), data.draw(st.sampled_from(["", ";"]))
     prototype = f"{result} f({','.join(written) or nothing}){end}"
     own = {"only": ["f"], "functions": {"cudart": {"f": {"prototype": prototype}}}}
-
     (function,) = load_own(own).libraries["cudart"].functions
-
     assert [parameter.name for parameter in function.parameters] == [name for _, _, name in parameters]
     for (kind, stars, _), parameter in zip(parameters, function.parameters, strict=True):
         assert parameter.type.replace(" ", "") == f"{kind.removeprefix('enum ')}{'*' * stars}".replace(" ", "")

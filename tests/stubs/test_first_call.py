@@ -63,9 +63,7 @@ def test_many_threads(present: bool, stubs, run, tmp_path) -> None:
     """Two hundred threads in the first call all get the right answer; the library is looked for once."""
     program = many_threads(tmp_path / "threads", stubs["cudart"], present=present)
     real = compile_c(tmp_path / "slow.so", SLOW_LIBRARY)
-
     done = run(program, CUDALINK_STUBS_CUDART=real if present else NOWHERE, CUDALINK_STUBS_VERBOSE="1")
-
     assert done.stdout == f"{THREADS} good, last {THREADS if present else 0}\n"
     assert len(done.stderr.splitlines()) == 1, done.stderr
 

@@ -133,9 +133,7 @@ def test_nvrtc_compiles(compiler_program, site, release, run, tmp_path) -> None:
     program = shutil.copy(compiler_program, site / "pkg" / "compile")
     out = tmp_path / "out"
     out.mkdir()
-
     done = run(program, out, CUDALINK_STUBS_VERBOSE="1")
-
     assert done.returncode == 0, done.stdout + done.stderr
     steps = ["lowered _Z5twiceILi2EEvPf", "log ''"]
     assert done.stdout.splitlines() == [f"version {release}", "NVRTC_ERROR_COMPILATION", *steps, *steps]

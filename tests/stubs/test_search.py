@@ -100,13 +100,11 @@ def test_which_library_is_taken(wheels, files, opened, variables, taken, why, as
     """The variable's, the process's, the newest wheel's, a toolkit's, and at last that of the loader's path."""
     for file in files.split():
         runtime(tmp_path / file, 1000 * int(re.search(r"so\.(\d+)", file)[1]))
-
     answer = ask(
         wheels,
         before=tuple(tmp_path / file for file in opened.split()),
         **{name: tmp_path / value for name, value in variables.items()},
     )
-
     major = re.search(r"so\.(\d+)", taken)[1]
     assert (answer.file, answer.why) == (str(tmp_path / taken), why)
     assert answer.version == (f"{major}.5" if why == WHEEL else f"{major}.0")
@@ -189,7 +187,6 @@ for i in $(seq 50 89); do mkdir /usr/local/cuda-9.$i; done
 exec {program}"""
 
     done = run_hidden(catalog.libraries["cudart"], script)
-
     assert done.returncode == 0, done.stderr
     description = json.loads(done.stdout)
     assert (description["file"], description["version"]) == ("/usr/local/cuda-13.9/lib64/libcudart.so.13", "13.9")

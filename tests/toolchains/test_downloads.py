@@ -16,12 +16,10 @@ def test_each_line_is_told() -> None:
         "import sys; print('  Downloading x (1.0MiB)', *sys.argv[1:], flush=True); print(); sys.exit('  x no space')"
     )
     told: list[str] = []
-
     command = [sys.executable, "-c", program, "-q", "y"]
     code, said = run_and_tell(command, told.append)
     assert (code, sorted(said.splitlines())) == (1, ["  Downloading x (1.0MiB) y", "  x no space"])
     assert sorted(told) == ["Downloading x (1.0MiB) y", "x no space"]
-
     with pytest.raises(ToolchainError, match=r"(?s)could not be fetched; nothing was changed.*\n    x no space\n"):
         toolchains.run_installer(command, CudaVersion(13, 0), told.append)
 

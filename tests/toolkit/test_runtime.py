@@ -109,5 +109,4 @@ def test_functions_since_13_1(pytester: pytest.Pytester, run_pytest, toolkit) ->
     if (toolkit.major, toolkit.minor) < (13, 1):
         pytest.skip("the runtime has these functions since CUDA 13.1")
     pytester.makepyfile(LATER)
-
     run_pytest(f"--cudalink-driver={toolkit}", "--cudalink-device=sm_90").assert_outcomes(passed=6)

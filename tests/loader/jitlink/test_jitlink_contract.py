@@ -196,7 +196,6 @@ CASES = [
 def test_violation(run, code: str, text: str) -> None:
     """Each rule is found, once, and the library does not see a call that it would not survive."""
     said = "; ".join(run(code, strict=text.startswith("name")))
-
     assert said.replace("nvJitLink", "") == text
     assert {violation.split()[0] for _, text in CASES for violation in text.split("; ")} == {*jitlink_contract.rules()}
 
@@ -206,7 +205,6 @@ def test_strict_never_uses_an_address_again(run) -> None:
     code = (
         "for _ in range(3):\n  h = create(); k = copy(h); destroy(h)\nh = create(); assert size(k) == (10, 0); add(h)"
     )
-
     assert run(code, strict=True) == ["destroyed nvJitLinkGetErrorLogSize 3 False"]
 
 
@@ -248,7 +246,6 @@ print(one.long_repr)
 print(one)
 """
     text = "\n".join(run(code))
-
     where = r"<string>:\d+ in "
     assert re.search(
         rf"called from:\n  {where}<module>\n  {where}size\nThe handle was created at {where}create\.\n"
@@ -289,7 +286,6 @@ contract.stop(); text(create())
 def test_library_that_goes_on_after_many_handles(run) -> None:
     """More destroyed handles than are kept: new ones are still checked."""
     code = "for _ in range(5000):\n  h = create(); destroy(h)\ntext(create())"
-
     assert run(code, strict=False) == ["unsized nvJitLinkGetErrorLog 5001 True"]
 
 
