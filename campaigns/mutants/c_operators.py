@@ -5,10 +5,11 @@ operands, and none behind one with a single operand.
 """
 
 import re
-from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from .operators import Change, both_ways, numbered
 
 _TOKEN: Final = re.compile(
     r"""(?P<skip>\s+|/\*.*?\*/|//[^\n]*|^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*)
@@ -20,39 +21,11 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _INTEGER: Final = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)")
-#: What may stand in the place of an operator with two operands, and of other tokens.
-_OPERATORS: Final = {
-    "<": "<=",
-    "<=": "<",
-    ">": ">=",
-    ">=": ">",
-    "==": "!=",
-    "!=": "==",
-    "&&": "||",
-    "||": "&&",
-    "+": "-",
-    "-": "+",
-    "*": "/",
-    "/": "*",
-    "%": "*",
-    "&": "|",
-    "|": "&",
-    "<<": ">>",
-    ">>": "<<",
-    "+=": "-=",
-    "-=": "+=",
-    "|=": "&=",
-    "&=": "|=",
-}
-_NAMES: Final = {
-    "++": "--",
-    "--": "++",
-    "true": "false",
-    "false": "true",
-    "!": "",
-    "CUDA_SUCCESS": "CUDA_ERROR_UNKNOWN",
-    "NVML_SUCCESS": "NVML_ERROR_UNKNOWN",
-}
+#: What may stand in the place of an operator with two operands, and of other tokens, one for the other.
+_PAIRS: Final = ("< <=", "> >=", "== !=", "&& ||", "+ -", "* /", "& |", "<< >>", "+= -=", "|= &=")
+_OPERATORS: Final = {"%": "*"} | both_ways(*map(str.split, _PAIRS))
+_NAMES: Final = both_ways(("++", "--"), ("true", "false")) | {"!": ""}
+_NAMES.update({f"{api}_SUCCESS": f"{api}_ERROR_UNKNOWN" for api in ("CUDA", "NVML")})
 _ERROR: Final = re.compile(r"(CUDA|NVML)_ERROR_\w+")
 _CONSTANT: Final = re.compile(r"(CUDA|NVML)_(ERROR_\w+|SUCCESS)|NULL|true|false|\d\w*|;")
 #: What takes a statement behind its parentheses; macros that are loops begin with EACH.
@@ -78,25 +51,13 @@ _MARK: Final = re.compile(r"@(\d+)@")
 _DEPTH: Final = {**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)}
 
 
-class Token(NamedTuple):
-    """One token, which is neither white space, nor a comment, nor a line of the preprocessor."""
-
-    kind: str
-    text: str
-    start: int
-    end: int
-
-
 @dataclass(frozen=True)
-class CMutant:
-    """One change of one place in a C file."""
+class CMutant(Change):
+    """One change of one place in a C file: the line, with the change in brackets, "if (size [< => <=] LIMIT) {"."""
 
-    function: str  # the function around the place, or the entry point that a macro defines
-    change: str  # the line, with the change in brackets: "if (size [< => <=] LIMIT) {"
     start: int
     end: int
     replacement: str
-    is_text: bool  # whether it changes the words of a string, and nothing else
     mark: int  # the number of its statement in this file
 
     def apply(self, source: str) -> str:
@@ -135,27 +96,20 @@ class CSource:
         self.text = text
         self.marks = 0  # how many there are
         self._insertions: list[tuple[int, str]] = []
-        self._tokens = [
-            Token(match.lastgroup or "", match[0], match.start(), match.end())
-            for match in _TOKEN.finditer(text)
-            if match.lastgroup != "skip"
-        ]
+        # neither white space, nor a comment, nor a line of the preprocessor
+        self._tokens = [match for match in _TOKEN.finditer(text) if match.lastgroup != "skip"]
         self._last, self._done = _Bracket(), -1  # the last bracket that was closed, and statement behind `do`
         self._places = list(self._walk())
 
     def mutants(self) -> list[CMutant]:
         """Return every mutant, in the order of the source."""
-        seen: Counter[tuple[str, str]] = Counter()
-        made = []
-        for place in self._places:
-            for start, end, replacement in self._changes(place):
-                change = self._shown(start, end, replacement)
-                seen[place.function, change] += 1
-                number = seen[place.function, change]
-                is_text = self._tokens[place.at].kind == "text"
-                change = change if number == 1 else f"{change} (#{number})"
-                made.append(CMutant(place.function, change, start, end, replacement, is_text, place.mark))
-        return made
+        return numbered(
+            CMutant(
+                place.function, self._shown(*change), self._tokens[place.at].lastgroup == "text", *change, place.mark
+            )
+            for place in self._places
+            for change in self._changes(place)
+        )
 
     def marked(self, first: int) -> str:
         """Return the text in which each statement says that it was reached; the marks count from a number on."""
@@ -166,7 +120,7 @@ class CSource:
         return "".join([*parts, self.text[last:]])
 
     def _text(self, at: int) -> str:
-        return self._tokens[at].text if 0 <= at < len(self._tokens) else ""
+        return self._tokens[at][0] if 0 <= at < len(self._tokens) else ""
 
     def _insert(self, offset: int, text: str) -> int:
         """Put a new mark into the text, in the place of an at sign; gives its number."""
@@ -186,12 +140,12 @@ class CSource:
             inside = next((bracket for bracket in reversed(brackets) if bracket.compound), None)
             begins = bool(brackets) and brackets[-1] is inside and self._begins(at)
             if begins and self._text(at - 1) in (";", "{", "}"):
-                inside.mark = self._insert(self._tokens[at].start, "@; ")
+                inside.mark = self._insert(self._tokens[at].start(), "@; ")
             elif begins and text != "do" and not _CONTROL.fullmatch(text) and not self._declares(at):
                 alone_until = self._end(at)
-                alone = self._insert(self._tokens[at].start, "{ @; ")
+                alone = self._insert(self._tokens[at].start(), "{ @; ")
                 self._done = alone_until if self._text(at - 1) == "do" else -1
-                self._insertions.append((self._tokens[alone_until].end, " }"))
+                self._insertions.append((self._tokens[alone_until].end(), " }"))
             if inside is not None:
                 yield _Place(at, inside.function, alone if at <= alone_until else inside.mark, begins)
             if text in ("(", "[", "{"):
@@ -220,7 +174,7 @@ class CSource:
             at -= 1
             if not depth:
                 pattern = _ENTRY_POINT if _BLOCKS.fullmatch(self._text(at)) else re.compile(".*")
-                return next(token.text for token in self._tokens[at:] if pattern.fullmatch(token.text))
+                return next(token[0] for token in self._tokens[at:] if pattern.fullmatch(token[0]))
 
     def _begins(self, at: int) -> bool:
         """Whether a statement begins at a token of a compound statement."""
@@ -248,7 +202,7 @@ class CSource:
         while self._text(end) != ";" or depth:
             depth += _DEPTH.get(self._text(end), 0)
             if depth < 0 or end == len(self._tokens):
-                line = self.text[: self._tokens[at].start].count("\n") + 1
+                line = self.text[: self._tokens[at].start()].count("\n") + 1
                 expected = "expected a statement that ends in a semicolon: begin a macro for a loop with EACH_"
                 raise ValueError(f"line {line} is {self._text(at)!r}, {expected}")
             end += 1
@@ -261,8 +215,8 @@ class CSource:
         while depth:
             text = self._text(here)
             if depth == 1 and text in (",", ")") and first:
-                mark = self._insert(self._tokens[first].start, "(@, ")
-                self._insertions.append((self._tokens[here].start, ")"))
+                mark = self._insert(self._tokens[first].start(), "(@, ")
+                self._insertions.append((self._tokens[here].start(), ")"))
                 yield from (_Place(number, name, mark, begins=False) for number in range(first, here))
             if depth == 1 and text == ",":
                 first = here + 1 if name else 0
@@ -275,36 +229,35 @@ class CSource:
     def _declares(self, at: int) -> bool:
         """Whether a statement is a declaration."""
         first, second, third = self._tokens[at : at + 3]
-        pointer = second.text == "*" and third.start == second.end and second.start > first.end
-        named = first.kind == "name" and first.text not in _JUMPS
-        return first.text in _TYPES or (named and (second.kind == "name" or pointer))
+        pointer = second[0] == "*" and third.start() == second.end() and second.start() > first.end()
+        named = first.lastgroup == "name" and first[0] not in _JUMPS
+        return first[0] in _TYPES or (named and (second.lastgroup == "name" or pointer))
 
     def _changes(self, place: _Place) -> Iterator[tuple[int, int, str]]:
         """What may stand in the place of what begins at a token: start, end and replacement."""
         at = place.at
-        token, before = self._tokens[at], self._text(at - 1)
-        start, end = token.start, token.end
+        text, (start, end) = self._text(at), self._tokens[at].span()
         spaced = self.text[start - 1].isspace() and self.text[end : end + 1].isspace()
-        if token.kind == "text":
-            yield start, end, f'"XX{token.text[1:]}'
+        if self._tokens[at].lastgroup == "text":
+            yield start, end, f'"XX{text[1:]}'
         elif self._is_size(at):
             return
-        elif number := _INTEGER.fullmatch(token.text):
+        elif number := _INTEGER.fullmatch(text):
             octal = number[1].startswith("0") and number[1].isdecimal()
             yield start, end, f"{int(number[1], 8 if octal else 0) + 1}{number[2]}"
-        elif error := _ERROR.fullmatch(token.text):
-            yield start, end, f"{error[1]}_ERROR_UNKNOWN" if before == "return" else f"{error[1]}_SUCCESS"
-        elif token.text in _NAMES:
-            yield start, end, _NAMES[token.text]
-        elif token.text in _OPERATORS and spaced:
-            yield start, end, _OPERATORS[token.text]
-        elif token.text in ("if", "while"):
-            condition = self._tokens[at + 1].end, self._tokens[self._close(at + 1)].start
-            yield from ((*condition, value) for value in (("true", "false") if token.text == "if" else ("false",)))
-        elif token.text == "return" and not (_CONSTANT.fullmatch(self._text(at + 1)) and self._end(at) <= at + 2):
-            yield self._tokens[at + 1].start, self._tokens[self._end(at)].start, "0"
+        elif error := _ERROR.fullmatch(text):
+            yield start, end, f"{error[1]}_{'ERROR_UNKNOWN' if self._text(at - 1) == 'return' else 'SUCCESS'}"
+        elif text in _NAMES:
+            yield start, end, _NAMES[text]
+        elif text in _OPERATORS and spaced:
+            yield start, end, _OPERATORS[text]
+        elif text in ("if", "while"):
+            condition = self._tokens[at + 1].end(), self._tokens[self._close(at + 1)].start()
+            yield from ((*condition, value) for value in (("true", "false") if text == "if" else ("false",)))
+        elif text == "return" and not (_CONSTANT.fullmatch(self._text(at + 1)) and self._end(at) <= at + 2):
+            yield self._tokens[at + 1].start(), self._tokens[self._end(at)].start(), "0"
         if place.begins and self._removable(at):
-            yield start, self._tokens[self._end(at)].end, ";"
+            yield start, self._tokens[self._end(at)].end(), ";"
 
     def _close(self, at: int) -> int:
         """The parenthesis that closes the one at a token."""
@@ -319,7 +272,7 @@ class CSource:
         text = self._text(at)
         if text in ("break", "continue") or text in ("*", "++", "--", "("):
             return True
-        named = self._tokens[at].kind == "name" and text not in (*_JUMPS, "do", "_Static_assert")
+        named = self._tokens[at].lastgroup == "name" and text not in (*_JUMPS, "do", "_Static_assert")
         return named and not _CONTROL.fullmatch(text) and not self._declares(at) and not _STAYS.fullmatch(text)
 
     def _is_size(self, at: int) -> bool:
@@ -328,7 +281,7 @@ class CSource:
         while depth < 1:
             at -= 1
             depth += _DEPTH.get(self._text(at), 0)
-            if depth == 1 and self._text(at) == "(" and self._tokens[at - 1].kind != "name":
+            if depth == 1 and self._text(at) == "(" and self._tokens[at - 1].lastgroup != "name":
                 depth = 0  # what is in parentheses is part of something else
         return self._text(at) == "(" and self._text(at - 1) in _ALLOCATES
 

@@ -131,6 +131,29 @@ def in_turn(
             yield from done.result()
 
 
+def killer_of(tests: Sequence[str], failing: Callable[[Sequence[str], bool], str], sound: dict[str, bool]) -> str:
+    """Return the test of some that fails with a change, also a second time, and passes without it; "" if none does.
+
+    `failing`: runs tests with the change or without it; gives the first that fails or does not end, "" if all pass.
+    `sound`: whether tests pass without a change, as far as that is known.
+    """
+    rest = [*tests]
+    while rest := [name for name in rest if sound.get(name, True)]:
+        killer = failing(rest, True)
+        if not killer:
+            break
+        known = killer in rest  # else what the tests share is broken
+        alone = [killer] if known else rest
+        # a second time, as a busy machine makes tests fail, and those before it, too
+        if failing(alone, True):
+            if killer not in sound:
+                sound[killer] = not failing(alone, False)
+            if sound[killer]:
+                return killer
+        rest = rest[rest.index(killer) + 1 :] if known else []
+    return ""
+
+
 def key(file: str, mutant: Change) -> str:
     """The text by which the lists know a mutant: no line number, so edits elsewhere leave it alone."""
     return f"{file.removeprefix('pytest_cudalink/')}: {mutant.function}: {mutant.change}"

@@ -22,7 +22,7 @@ from native_build import sources
 from pytest_cudalink.base import compiler
 
 from .c_operators import CMutant, CSource
-from .learned import CLOCK, ROOT, Collected, Reach, Row, digests, file_of, in_turn, key, left_out
+from .learned import CLOCK, ROOT, Collected, Reach, Row, digests, file_of, in_turn, key, killer_of, left_out
 from .operators import weighed
 
 _PARTS: Final = ("artifacts", "emulator")
@@ -272,34 +272,19 @@ class Judges:
         tests = self._free.pop()
         try:
             changed = self._changed(file, mutant, tests.folder)
-            if not changed:
-                return EQUAL
-            while chosen := [name for name in chosen if self._sound.get(name, True)]:
-                tests.use({**self._sources.plain, **changed})
-                passed = self._passed(chosen, tests)
-                if passed == len(chosen):
-                    break
-                killer = chosen[passed]
-                # a second time, as a busy machine makes tests fail, too
-                if not self._passed([killer], tests) and self._is_sound(killer, tests):
-                    return killer
-                chosen = chosen[passed + 1 :]
-            return ""
+
+            def failing(names: Sequence[str], with_change: bool) -> str:
+                tests.use({**self._sources.plain, **(changed if with_change else {})})
+                passed = sum(row[1] for row in tests.run([(n, self._reach.seconds.get(n, CLOCK)) for n in names]))
+                if passed == len(names):
+                    return ""
+                if not with_change:  # it passed on the libraries with marks
+                    sys.stderr.write(f"campaigns.mutants: left out, as it fails without a change here: {names[0]}\n")
+                return names[passed]
+
+            return killer_of(chosen, failing, self._sound) if changed else EQUAL
         finally:
             self._free.append(tests)
-
-    def _is_sound(self, name: str, tests: Tests) -> bool:
-        """Whether a test passes without a change; it did so on the libraries with marks."""
-        if name not in self._sound:
-            tests.use(self._sources.plain)
-            self._sound[name] = bool(self._passed([name], tests))
-            if not self._sound[name]:
-                sys.stderr.write(f"campaigns.mutants: left out, as it fails without a change here: {name}\n")
-        return self._sound[name]
-
-    def _passed(self, chosen: Sequence[str], tests: Tests) -> int:
-        """Run tests until one fails or does not end; gives the number of those that passed."""
-        return sum(row[1] for row in tests.run([(name, self._reach.seconds.get(name, CLOCK)) for name in chosen]))
 
     def _changed(self, file: str, mutant: CMutant, folder: Path) -> dict[compiler.SharedLibrary, Path]:
         """Compile a mutant, and link the libraries that it changes."""

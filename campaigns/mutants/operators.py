@@ -3,33 +3,28 @@
 import ast
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
+
+Either = TypeVar("Either")
+
+
+def both_ways(*pairs: Sequence[Either]) -> dict[Either, Either]:
+    """Return what stands for what: each of a pair for the other."""
+    return {first: second for pair in pairs for first, second in (pair, pair[::-1])}
+
 
 _TEXT_METHODS = ("strip", "lower", "removeprefix", "removesuffix")
 _OTHER_FUNCTION = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list"}
-#: Each comparison: the same with its bound moved, where it has one, and its opposite.
-_COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop] | None, type[ast.cmpop]]] = {
-    ast.Lt: (ast.LtE, ast.GtE),
-    ast.LtE: (ast.Lt, ast.Gt),
-    ast.Gt: (ast.GtE, ast.LtE),
-    ast.GtE: (ast.Gt, ast.Lt),
-    ast.Eq: (None, ast.NotEq),
-    ast.NotEq: (None, ast.Eq),
-    ast.Is: (None, ast.IsNot),
-    ast.IsNot: (None, ast.Is),
-    ast.In: (None, ast.NotIn),
-    ast.NotIn: (None, ast.In),
-}
-_ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.FloorDiv,
-    ast.FloorDiv: ast.Mult,
+#: Comparisons with their bound moved, where they have one, and their opposites.
+_MOVED: dict[type[Any], type[Any]] = both_ways((ast.Lt, ast.LtE), (ast.Gt, ast.GtE))
+_OPPOSITE: dict[type[Any], type[Any]] = both_ways(
+    *((ast.Lt, ast.GtE), (ast.LtE, ast.Gt), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+)
+_ARITHMETIC: dict[type[Any], type[Any]] = {
+    **both_ways((ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.BitOr, ast.BitAnd)),
     ast.Mod: ast.Mult,
-    ast.BitOr: ast.BitAnd,
-    ast.BitAnd: ast.BitOr,
 }
 #: Arguments that only say what holds anyway: zip's.
 _ASSERTIONS = ("strict",)
@@ -42,47 +37,28 @@ _CONTEXTS = (
 _OTHERS_FOR_A_TEXT = 9
 
 
-class Change(Protocol):
+@dataclass(frozen=True)
+class Change:
     """What the mutants of both languages have."""
 
-    @property
-    def function(self) -> str:
-        """The function around the place."""
-
-    @property
-    def change(self) -> str:
-        """What is changed, as `survivors.txt` has it."""
-
-    @property
-    def is_text(self) -> bool:
-        """Whether only the words of a text change."""
+    function: str  # around the place: "Row.fits", or the entry point that a macro defines
+    change: str  # as `survivors.txt` has it, with a number where a function has several alike
+    is_text: bool  # whether only the words of a text change
 
 
 AnyMutant = TypeVar("AnyMutant", bound=Change)
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """One change of one place in a module's syntax tree."""
+class Mutant(Change):
+    """One change of one place in a module's syntax tree: "len(fitting) != 1 => len(fitting) != 2"."""
 
     tree: ast.Module  # the tree that `apply` changes; all mutants of a module share it
-    function: str  # the function or class around the place: "Row.fits"
-    # the expression before and after, with a number where a function has several alike: "len(fitting) != 1 =>
-    # len(fitting) != 2"
-    change: str
     parent: ast.AST
     field: str
     index: int | None
     replacement: ast.AST
     statements: tuple[ast.stmt, ...]  # those around the place, the innermost last
-
-    @property
-    def is_text(self) -> bool:
-        """Whether only the words of a text change."""
-        match self.replacement:
-            case ast.Constant(value=str()):
-                return True
-        return False
 
     def apply(self) -> ast.Module:
         """Return the tree with the change in it, for good."""
@@ -97,18 +73,19 @@ def mutants(source: str) -> list[Mutant]:
     which other tests compare with what CUDA ships; annotations and docstrings change nothing.
     """
     tree = ast.parse(source)
-    made: list[Mutant] = []
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            made += _inside(tree, node, node.name, (node,))
+    definitions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return numbered(mutant for node in definitions for mutant in _inside(tree, node, node.name, (node,)))
+
+
+def numbered(made: Iterable[AnyMutant]) -> list[AnyMutant]:
+    """Return mutants of which those that read the same, in one function, have a number."""
     seen: Counter[tuple[str, str]] = Counter()
-    numbered = []
+    every = []
     for mutant in made:
-        seen[mutant.function, mutant.change] += 1
-        number = seen[mutant.function, mutant.change]
-        change = mutant.change if number == 1 else f"{mutant.change} (#{number})"
-        numbered.append(replace(mutant, change=change))
-    return numbered
+        place = mutant.function, mutant.change
+        seen[place] += 1
+        every.append(replace(mutant, change=f"{mutant.change} (#{seen[place]})") if seen[place] > 1 else mutant)
+    return every
 
 
 def weighed(every: Sequence[AnyMutant]) -> list[AnyMutant]:
@@ -132,14 +109,12 @@ def _inside(tree: ast.Module, node: ast.AST, function: str, statements: tuple[as
         context = node if isinstance(node, _CONTEXTS) else child
         for replacement in _replacements(child, node, field):
             around = context if isinstance(child, ast.Constant | ast.Compare | ast.Name) else child
-            before = _text(around)
-            if around is child:
-                after = _text(replacement)
-            else:
-                _put(parent, field, index, replacement)
-                after = _text(around)
-                _put(parent, field, index, child)
-            yield Mutant(tree, name, f"{before} => {after}", parent, field, index, replacement, inner)
+            before, place = _text(around), (parent, field, index)
+            _put(*place, replacement)
+            after = _text(replacement if around is child else around)
+            _put(*place, child)
+            is_text = isinstance(replacement, ast.Constant) and isinstance(replacement.value, str)
+            yield Mutant(name, f"{before} => {after}", is_text, tree, *place, replacement, inner)
         yield from _inside(tree, child, name, inner)
 
 
@@ -167,11 +142,10 @@ def _replacements(node: ast.AST, parent: ast.AST, field: str) -> Iterator[ast.AS
         yield from (ast.Constant(value) for value in (True, False) if not (value and isinstance(parent, ast.While)))
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]):
-            moved, opposite = _COMPARISONS[type(operator)]
-            if moved is not None:
+            if moved := _MOVED.get(type(operator)):
                 yield ast.Compare(left, [moved()], [right])
             if not condition and not isinstance(parent, ast.BoolOp | ast.UnaryOp):
-                yield ast.Compare(left, [opposite()], [right])
+                yield ast.Compare(left, [_OPPOSITE[type(operator)]()], [right])
         case ast.UnaryOp(op=ast.Not(), operand=operand) if not condition:
             yield operand
         case ast.Constant() | ast.JoinedStr():

@@ -26,7 +26,7 @@ import hypothesis
 import pytest
 
 from . import warm
-from .learned import PYTEST, ROOT, Collected, Reach, Row, digests, file_of, in_turn, key, left_out
+from .learned import PYTEST, ROOT, Collected, Reach, Row, digests, file_of, in_turn, key, killer_of, left_out
 from .operators import Mutant, mutants, weighed
 
 OURS: Final = ("pytest_cudalink", "tests", "campaigns", "tools", "conftest", "cudalink")
@@ -230,25 +230,15 @@ class Judges:
             place.mkdir()
             (place / "code").mkdir()
             _put_changed(place / "code", {sources()[file].name: sources()[file].code(mutant.apply())})
-            killer = self._killer([name for name in tests if self._sound.get(name, True)], place)
+
+            def failing(names: Sequence[str], changed: bool) -> str:
+                return self._failing(names, place, place / "code" if changed else None)
+
+            few, others = tests[:_FIRST], tests[_FIRST:]
+            killer = killer_of(few, failing, self._sound) or killer_of(others, failing, self._sound)
             folder.joinpath(f"{place.name}.json").write_text(json.dumps([killer, self._sound]))
         finally:
             os._exit(0)
-
-    def _killer(self, tests: Sequence[str], place: Path) -> str:
-        """Return the test that fails with a change, also alone, and passes without it; "" if none does."""
-        for some in (tests[:_FIRST], tests[_FIRST:]):
-            rest = [*some]
-            while rest and (killer := self._failing(rest, place, place / "code")):
-                alone = [killer] if killer in rest else rest  # else what they share is broken
-                # a second time, as a busy machine makes tests fail, and those before it, too
-                if self._failing(alone, place, place / "code"):
-                    if killer not in self._sound:
-                        self._sound[killer] = not self._failing(alone, place, None)
-                    if self._sound[killer]:
-                        return killer
-                rest = [name for name in rest if name != killer] if killer in rest else []
-        return ""
 
     def _failing(self, tests: Sequence[str], place: Path, changed: Path | None) -> str:
         """Return the first of some tests that fails in a fork, or that does not end; "" if all pass."""
