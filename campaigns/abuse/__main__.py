@@ -176,7 +176,7 @@ def main() -> int:
         numbers = range(*map(int, options.child.split(":")))
         child(SCENARIOS[options.scenarios[0]], options.seed, numbers, options.board, options.until)
         return 0
-    names = options.scenarios or list(SCENARIOS)
+    names = options.scenarios or [*SCENARIOS]
     shown = (Outcome.WORKER_DIED, Outcome.WORKER_HUNG, Outcome.FATAL) if options.deaths else ()
     until, results = time.monotonic() + options.seconds, []
     for number, name in enumerate(names):

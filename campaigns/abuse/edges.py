@@ -23,16 +23,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from campaigns.driver import Driver
 from pytest_cudalink.emulator import notes, preload
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 from pytest_cudalink.loader import last_words
 from pytest_cudalink.report import Writer
 from pytest_cudalink.report.records import ViolationRecord
 
-from .mutations import SAMPLES, Subject
-from .scenarios import Outcome, Scenario, Use, driver
+from .mutations import SAMPLES
+from .scenarios import Outcome, Scenario, Use
 
 _PR_SET_PDEATHSIG: Final = 1
+_SIZE: Final = 2 << 20
+#: What a round does, with its random numbers.
+Round = Callable[[random.Random], object]
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -48,35 +52,43 @@ def forked(work: Callable[[], object]) -> int:
         os._exit(code)  # an error is in the exit code; `unraisable` hooks of the parent would print it twice
 
 
-def must_end(child: int, expected: int = 0) -> None:
-    """Wait for the end of a process; fail if its exit code is not as expected, negative for a signal."""
+def must_end(child: int, *expected: int) -> None:
+    """Wait for the end of a process; fail if its exit code is none of those expected, negative for a signal."""
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code == expected, f"the process ended with {code}; expected {expected}"
+    assert code in (expected or (0,)), f"the process ended with {code}; expected {expected or 0}"
 
 
-def _beside(work: Callable[[], object], threads: int) -> None:
-    """Repeat some work in threads until the process ends."""
+def _beside(work: Callable[[], object]) -> None:
+    """Repeat some work in a thread until the process ends."""
 
     def repeat() -> None:
         while True:
             work()
 
-    for _ in range(threads):
-        threading.Thread(target=repeat, daemon=True).start()
+    threading.Thread(target=repeat, daemon=True).start()
 
 
-# -- fatal signals beside events
+def _together(*works: Callable[[], object]) -> list[threading.Thread]:
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    return threads
 
 
-def _crash() -> Use:
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
+
+
+def crash() -> Round:
     """End processes by SIGABRT while their threads make events; each must end, and say so in its record."""
-    cuda: Any = ctypes.CDLL("libcuda.so.1")
-    folder = tempfile.TemporaryDirectory()
+    cuda, folder = Driver(), tempfile.TemporaryDirectory()
     record, events = Path(folder.name, "record.jsonl"), Path(folder.name, "events.jsonl")
+    calls = ("cuLinkDestroy", "cuModuleUnload")
 
     def make_events() -> None:
-        cuda.cuLinkDestroy(None)
-        cuda.cuModuleUnload(None)
+        for call in calls:
+            cuda.do(call, None)
 
     def work(to_file: bool, ready: int) -> None:
         if to_file:
@@ -87,14 +99,14 @@ def _crash() -> Use:
         driver = preload.emulated_driver()
         assert driver is not None
         last_words.emulated_driver(driver.signal_functions)
-        _beside(make_events, 2)
+        _beside(make_events)
+        _beside(make_events)
         os.write(ready, b"x")
         while True:
             make_events()
 
-    def use(_: Subject, data: bytes) -> Outcome:
+    def run(pick: random.Random) -> None:
         assert folder  # whose end would remove it
-        pick = random.Random(data)
         record.write_bytes(b"")
         begun, ready = os.pipe()
         child = forked(lambda: work(pick.random() < 0.5, ready))
@@ -106,94 +118,79 @@ def _crash() -> Use:
         must_end(child, -signal.SIGABRT)
         said = json.loads(record.read_bytes())
         assert said["signal"] == "SIGABRT"
-        assert all(json.loads(event)["call"] in ("cuLinkDestroy", "cuModuleUnload") for event in said["last_events"])
-        return Outcome.ACCEPTED
+        assert all(json.loads(event)["call"] in calls for event in said["last_events"])
 
-    return use
-
-
-# -- libraries that are closed while threads that used them go on
+    return run
 
 
-def _unloads() -> Use:
+def unloads() -> Round:
     """Close libraries in the middle of threads that made a context current and made events; no thread may crash."""
 
     def work(pick: random.Random) -> None:
-        libraries = [ctypes.CDLL(name) for name in ("libcuda.so.1", "libnvidia-ml.so.1")]
+        driver, nvml = Driver(), ctypes.CDLL("libnvidia-ml.so.1")
         used, closed = threading.Barrier(4), threading.Barrier(4)
 
         def thread() -> None:
-            context = ctypes.c_void_p()
-            assert libraries[0].cuInit(0) == 0
-            assert libraries[0].cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-            assert libraries[0].cuCtxSetCurrent(context) == 0
-            assert libraries[1].nvmlInit_v2() == 0
+            driver.start()
+            assert nvml.nvmlInit_v2() == 0
             used.wait()
             closed.wait()
 
-        threads = [threading.Thread(target=thread) for _ in range(3)]
-        for racer in threads:
-            racer.start()
+        threads = _together(*[thread] * 3)
         used.wait()
+        libraries = [driver.cuda, nvml]
         pick.shuffle(libraries)
         for library in libraries:
             _ctypes.dlclose(library._handle)
         closed.wait()
-        for racer in threads:
-            racer.join()
+        _join(threads)
 
-    def use(_: Subject, data: bytes) -> Outcome:
-        must_end(forked(lambda: work(random.Random(data))))
-        return Outcome.ACCEPTED
-
-    return use
-
-
-# -- daemons, which close every descriptor and open files of their own at the same numbers
+    return lambda pick: must_end(forked(partial(work, pick)))
 
 
 class _Held:
     """What keeps a descriptor of ours open: each kind of memory that is shared, a link worker, and a record file."""
 
     def __init__(self, pick: random.Random, folder: Path) -> None:
-        self._cuda, self._pick = driver(), pick
-        self._address, self._reserved = ctypes.c_uint64(), ctypes.c_uint64()
-        self._pool, self._external = ctypes.c_void_p(), ctypes.c_void_p()
-        self._physical = ctypes.c_uint64()
+        self._driver, self._pick = Driver(), pick
+        self._driver.start()
+        self._address, self._reserved, self._pool, self._external, self._physical = (
+            ctypes.c_uint64() for _ in range(5)
+        )
         self._writer = Writer(folder / "record.jsonl")
 
     def make(self) -> None:
         """Make each kind of object; what there is no descriptor for is refused."""
-        cuda, size = self._cuda, ctypes.c_size_t(2 << 20)
+        do, byref = self._driver.do, ctypes.byref
         properties = (ctypes.c_int * 22)(1, 1, 1)  # pinned, a file, a device
-        cuda.cuMemAlloc_v2(ctypes.byref(self._address), size)
-        cuda.cuMemPoolCreate(ctypes.byref(self._pool), properties)
-        cuda.cuMemCreate(ctypes.byref(self._physical), size, properties, ctypes.c_uint64())
-        cuda.cuMemAddressReserve(
-            ctypes.byref(self._reserved), size, ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64()
-        )
+        do("cuMemAlloc_v2", byref(self._address), _SIZE)
+        do("cuMemPoolCreate", byref(self._pool), properties)
+        do("cuMemCreate", byref(self._physical), _SIZE, properties, 0)
+        do("cuMemAddressReserve", byref(self._reserved), _SIZE, 0, 0, 0)
         with tempfile.TemporaryFile() as file:
-            file.truncate(2 << 20)
+            file.truncate(_SIZE)
             description = (ctypes.c_int * 26)(1, 0, os.dup(file.fileno()))
-            description[6] = 2 << 20
-            cuda.cuImportExternalMemory(ctypes.byref(self._external), description)
+            description[6] = _SIZE
+            do("cuImportExternalMemory", byref(self._external), description)
 
     def use(self) -> None:
         """Make calls that write, map, grow or duplicate what these are kept in."""
-        cuda, size, out = self._cuda, ctypes.c_size_t(2 << 20), ctypes.c_int()
-        handle, address = ctypes.create_string_buffer(64), ctypes.c_uint64()
-        buffer = (ctypes.c_uint64 * 11)(0, 1 << 20)
+        out, handle, address = ctypes.c_int(), ctypes.create_string_buffer(64), ctypes.c_uint64()
+        to, there = ctypes.byref(out), ctypes.byref(address)
         calls: list[Callable[[], object]] = [
-            lambda: cuda.cuIpcGetMemHandle(handle, self._address),
-            lambda: cuda.cuMemGetHandleForAddressRange(ctypes.byref(out), self._address, size, 1, ctypes.c_uint64()),
-            lambda: cuda.cuMemAllocFromPoolAsync(ctypes.byref(address), size, self._pool, None),
-            lambda: cuda.cuMemPoolExportToShareableHandle(ctypes.byref(out), self._pool, 1, ctypes.c_uint64()),
-            lambda: cuda.cuMemExportToShareableHandle(ctypes.byref(out), self._physical, 1, ctypes.c_uint64()),
-            lambda: cuda.cuMemMap(self._reserved, size, ctypes.c_size_t(), self._physical, ctypes.c_uint64()),
-            lambda: cuda.cuExternalMemoryGetMappedBuffer(ctypes.byref(address), self._external, buffer),
-            lambda: cuda.cuModuleUnload(None),  # an event
-            lambda: self._writer.write(ViolationRecord(nodeid=None, text="one")),
+            partial(self._driver.do, *call)
+            for call in (
+                ("cuIpcGetMemHandle", handle, self._address),
+                ("cuMemGetHandleForAddressRange", to, self._address, _SIZE, 1, 0),
+                ("cuMemAllocFromPoolAsync", there, _SIZE, self._pool, None),
+                ("cuMemPoolExportToShareableHandle", to, self._pool, 1, 0),
+                ("cuMemExportToShareableHandle", to, self._physical, 1, 0),
+                ("cuMemMap", self._reserved, _SIZE, 0, self._physical, 0),
+                ("cuExternalMemoryGetMappedBuffer", there, self._external, (ctypes.c_uint64 * 11)(0, 1 << 20)),
+                ("cuModuleUnload", None),  # an event
+            )
         ]
+        calls.append(lambda: self._writer.write(ViolationRecord(nodeid=None, text="one")))
         self._pick.shuffle(calls)
         for call in calls[: self._pick.randrange(1, len(calls) + 1)]:
             with suppress(OSError):
@@ -201,20 +198,19 @@ class _Held:
 
     def link(self) -> None:
         """Begin a link, which starts or takes a worker."""
-        state = ctypes.c_void_p()
+        state, do = ctypes.c_uint64(), self._driver.do
         text = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\0"
-        self._cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(state))
-        self._cuda.cuLinkAddData_v2(state, 1, text, ctypes.c_size_t(len(text)), b"k", 0, None, None)
-        self._cuda.cuLinkDestroy(state)
+        do("cuLinkCreate_v2", 0, None, None, ctypes.byref(state))
+        do("cuLinkAddData_v2", state, 1, text, len(text), b"k", 0, None, None)
+        do("cuLinkDestroy", state)
 
     def end(self) -> None:
         """Give everything back, in any order."""
-        cuda = self._cuda
-        calls = [
-            lambda: cuda.cuMemFree_v2(self._address),
-            lambda: cuda.cuMemPoolDestroy(self._pool),
-            lambda: cuda.cuMemRelease(self._physical),
-            lambda: cuda.cuDestroyExternalMemory(self._external),
+        calls: list[Callable[[], object]] = [
+            partial(self._driver.do, "cuMemFree_v2", self._address),
+            partial(self._driver.do, "cuMemPoolDestroy", self._pool),
+            partial(self._driver.do, "cuMemRelease", self._physical),
+            partial(self._driver.do, "cuDestroyExternalMemory", self._external),
             self._writer.close,
         ]
         self._pick.shuffle(calls)
@@ -222,8 +218,11 @@ class _Held:
             call()
 
 
-def _daemons() -> Use:
-    """Use the driver, close every descriptor, open a log in their place and go on; the log must stay as it is."""
+def daemons() -> Round:
+    """Use the driver, close every descriptor, open a log in their place and go on; the log must stay as it is.
+
+    So do daemons, which close every descriptor, and open files of their own at the same numbers.
+    """
     ctypes.CDLL("libcuda.so.1")  # which the children share
     folder = tempfile.TemporaryDirectory()
     log, text = Path(folder.name, "log"), b"the daemon's\n" * 1000
@@ -251,23 +250,16 @@ def _daemons() -> Use:
         held.make()
         held.use()
 
-    def use(_: Subject, data: bytes) -> Outcome:
-        pick = random.Random(data)
+    def run(pick: random.Random) -> None:
         log.write_bytes(text)
-        child = forked(lambda: work(pick))
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        must_end(forked(partial(work, pick)), 0, -signal.SIGABRT)
         said = log.read_bytes()
         assert said == text, f"the log has {len(said)} bytes instead of {len(text)}: {said[-2000:]!r}"
-        assert code in (0, -signal.SIGABRT), code
-        return Outcome.ACCEPTED
 
-    return use
+    return run
 
 
-# -- forks beside calls
-
-
-def _nvml_forks() -> Use:
+def nvml_forks() -> Round:
     """Fork while threads are inside NVML; each child must be able to make the same calls."""
     nvml: Any = ctypes.CDLL("libnvidia-ml.so.1")
     assert nvml.nvmlInit_v2() == 0
@@ -282,19 +274,18 @@ def _nvml_forks() -> Use:
     made = ctypes.c_void_p()
     for _ in range(200_000):  # a search for a set that is not there takes its time, under the lock
         assert nvml.nvmlEventSetCreate(ctypes.byref(made)) == 0
-    _beside(lambda: nvml.nvmlEventSetFree(1), 1)
-    _beside(call, 1)
+    _beside(lambda: nvml.nvmlEventSetFree(1))
+    _beside(call)
 
-    def use(_: Subject, data: bytes) -> Outcome:
-        time.sleep(random.Random(data).uniform(0, 0.002))
+    def run(pick: random.Random) -> None:
+        time.sleep(pick.uniform(0, 0.002))
         with warnings.catch_warnings(action="ignore"):  # Python warns of each fork beside threads
             must_end(forked(call))
-        return Outcome.ACCEPTED
 
-    return use
+    return run
 
 
-def _first_forks() -> Use:
+def first_forks() -> Round:
     """Fork while a thread makes the first link of the process; each child must be able to link, too."""
     image = (SAMPLES / "13.0" / "user.cubin").read_bytes()
 
@@ -304,24 +295,14 @@ def _first_forks() -> Use:
             linker.link("cubin")
 
     def work(pick: random.Random) -> None:
-        thread = threading.Thread(target=link)
-        thread.start()
+        threads = _together(link)
         time.sleep(pick.uniform(0, 0.3))
         with warnings.catch_warnings(action="ignore"):  # Python warns of each fork beside threads
             child = forked(link)
         must_end(child)
-        thread.join()
+        _join(threads)
 
-    def use(_: Subject, data: bytes) -> Outcome:
-        must_end(forked(lambda: work(random.Random(data))))
-        return Outcome.ACCEPTED
-
-    return use
-
-
-_SEED: Final = frozenset({"ptx"})
-
-# -- violations in processes below
+    return lambda pick: must_end(forked(partial(work, pick)))
 
 
 class _Process(NamedTuple):
@@ -342,60 +323,69 @@ class _Process(NamedTuple):
         """Violations of the whole tree."""
         return self.violations * (1 + self.threads) + sum(level.total for level in self.below)
 
-    def run(self, cuda: Any) -> None:
+    def run(self, driver: Driver) -> None:
         """Start this process and those below it; each must end as planned."""
-        must_end(forked(partial(self._live, cuda)), -signal.SIGKILL if self.killed else 0)
+        must_end(forked(partial(self._live, driver)), -signal.SIGKILL if self.killed else 0)
 
-    def _live(self, cuda: Any) -> None:
+    def _live(self, driver: Driver) -> None:
         for level in self.below:
-            level.run(cuda)  # before cuInit, or it answers 3
-        context = ctypes.c_void_p()
-        assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        workers = [threading.Thread(target=self._violate, args=(cuda, context)) for _ in range(self.threads)]
-        for worker in workers:
-            worker.start()
-        self._violate(cuda, context)
-        for worker in workers:
-            worker.join()
+            level.run(driver)  # before cuInit, or it answers 3
+        violate = partial(self._violate, driver, driver.start())
+        workers = _together(*[violate] * self.threads)
+        violate()
+        _join(workers)
         if self.killed:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _violate(self, cuda: Any, context: ctypes.c_void_p) -> None:
+    def _violate(self, driver: Driver, context: int) -> None:
         """Change option values that link states have."""
-        assert cuda.cuCtxSetCurrent(context) == 0
+        driver.must("cuCtxSetCurrent", context)
         for _ in range(self.violations):
-            values, state = (ctypes.c_uint64 * 1)(1), ctypes.c_void_p()
-            assert cuda.cuLinkCreate_v2(1, (ctypes.c_int * 1)(12), values, ctypes.byref(state)) == 0
+            values, state = (ctypes.c_uint64 * 1)(1), ctypes.c_uint64()
+            driver.must("cuLinkCreate_v2", 1, (ctypes.c_int * 1)(12), values, ctypes.byref(state))
             values[0] = 99
-            assert cuda.cuLinkDestroy(state) == 0
+            driver.must("cuLinkDestroy", state)
 
 
-def _descendants() -> Use:
+def descendants() -> Round:
     """Break a rule in two trees of processes at once, which exit or are killed; each violation must be noted."""
     mine = notes.Notes("")
     atexit.register(mine.end)
     os.environ[notes.VARIABLE] = mine.path
-    cuda: Any = ctypes.CDLL("libcuda.so.1")
+    driver = Driver()
 
-    def use(_: Subject, data: bytes) -> Outcome:
-        pick = random.Random(data)
+    def run(pick: random.Random) -> None:
         first, second = (_Process.planned(pick, 2) for _ in range(2))
-        beside = forked(partial(second.run, cuda))
-        first.run(cuda)
+        beside = forked(partial(second.run, driver))
+        first.run(driver)
         must_end(beside)
         violations, total = mine.take_counted(), first.total + second.total
         assert len(violations) == total, f"{len(violations)} of {total} violations were noted"
         assert all(violation["option"] == "CU_JIT_LOG_VERBOSE" for violation in violations)
-        return Outcome.ACCEPTED
 
-    return use
+    return run
+
+
+def _rounds(title: str, prepare: Callable[[], Round], emulated: bool = True) -> Scenario:
+    """The scenario of rounds that inputs seed, each of which must end without an error."""
+
+    def prepared() -> Use:
+        run = prepare()
+
+        def use(_: object, data: bytes) -> Outcome:
+            run(random.Random(data))
+            return Outcome.ACCEPTED
+
+        return use
+
+    return Scenario(title, frozenset({"ptx"}), prepared, emulated=emulated)
 
 
 EDGES: Final = {
-    "descendants": Scenario("violations in trees of processes", _SEED, _descendants, emulated=True),
-    "nvml-forks": Scenario("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
-    "unloads": Scenario("dlclose beside threads", _SEED, _unloads, emulated=True),
-    "first-forks": Scenario("forks beside a first link", _SEED, _first_forks, emulated=False),
-    "daemons": Scenario("descriptors that are closed and opened again", _SEED, _daemons, emulated=True),
-    "crash": Scenario("SIGABRT beside events", _SEED, _crash, emulated=True),
+    "descendants": _rounds("violations in trees of processes", descendants),
+    "nvml-forks": _rounds("forks beside NVML calls", nvml_forks),
+    "unloads": _rounds("dlclose beside threads", unloads),
+    "first-forks": _rounds("forks beside a first link", first_forks, emulated=False),
+    "daemons": _rounds("descriptors that are closed and opened again", daemons),
+    "crash": _rounds("SIGABRT beside events", crash),
 }

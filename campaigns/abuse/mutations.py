@@ -3,36 +3,17 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 SAMPLES: Final = Path(__file__).parents[2] / "tests" / "data" / "artifacts"
 #: The releases whose samples nvJitLink 13.0 links.
 _RELEASES: Final = ("12.9", "13.0")
-_KINDS: Final = {
-    ".cubin": "cubin",
-    ".ptx": "ptx",
-    ".ltoir": "ltoir",
-    ".fatbin": "fatbin",
-    ".o": "object",
-    ".a": "library",
-}
+_KINDS: Final = {".o": "object", ".a": "library", **{f".{kind}": kind for kind in ("cubin", "ptx", "ltoir", "fatbin")}}
 #: Values at which the reading of a number may go wrong, as fractions of the number's range and near the ends.
 _EDGES: Final = (0, 1, 2, 3, 4, 7, 8, 16, 63, 64, 65, 255, 256)
-_WORDS: Final = (
-    b".visible",
-    b".extern",
-    b".func",
-    b".entry",
-    b".target",
-    b".version",
-    b"{",
-    b"}",
-    b"(",
-    b";",
-    b"/*",
-    b'"',
-)
+_WORDS: Final = b'.visible .extern .func .entry .target .version { } ( ; /* "'.split()
 
 
 @dataclass(frozen=True)
@@ -84,19 +65,16 @@ def _flip_bit(data: bytearray, pick: random.Random) -> None:
     data[pick.randrange(len(data))] ^= 1 << pick.randrange(8)
 
 
-def _set_number(data: bytearray, pick: random.Random) -> None:
+def _set_number(data: bytearray, pick: random.Random, *, changed: bool = False) -> None:
     size = pick.choice((2, 4, 8))
     at = pick.randrange(max(1, len(data) - size)) // size * size
     top = 1 << 8 * size
-    value = pick.choice((*_EDGES, len(data) - 1, len(data), top // 2 - 1, top // 2, top - 1, top - 16))
+    value = (
+        int.from_bytes(data[at : at + size], "little") + pick.choice((-64, -24, -8, -1, 1, 8, 24, 64))
+        if changed
+        else pick.choice((*_EDGES, len(data) - 1, len(data), top // 2 - 1, top // 2, top - 1, top - 16))
+    )
     data[at : at + size] = (value % top).to_bytes(size, "little")
-
-
-def _change_number(data: bytearray, pick: random.Random) -> None:
-    size = pick.choice((2, 4, 8))
-    at = pick.randrange(max(1, len(data) - size)) // size * size
-    value = int.from_bytes(data[at : at + size], "little") + pick.choice((-64, -24, -8, -1, 1, 8, 24, 64))
-    data[at : at + size] = (value % (1 << 8 * size)).to_bytes(size, "little")
 
 
 def _fill(data: bytearray, pick: random.Random) -> None:
@@ -131,7 +109,7 @@ def _insert_word(data: bytearray, pick: random.Random) -> None:
 
 _Mutation = Callable[[bytearray, random.Random], None]
 _BINARY: Final[tuple[_Mutation, ...]] = (
-    *(_set_byte, _set_byte, _flip_bit, _set_number, _set_number, _change_number, _change_number),
+    *(_set_byte, _set_byte, _flip_bit, *[_set_number] * 2, *[partial(_set_number, changed=True)] * 2),
     *(_fill, _cut, _remove, _copy),
 )
 _TEXT: Final[tuple[_Mutation, ...]] = (_set_byte, _flip_bit, _fill, _cut, _remove, _copy, _insert_word, _insert_word)

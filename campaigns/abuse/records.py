@@ -77,48 +77,23 @@ _VALUES: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, 1, -1, 7, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.5, -0.0, 1e308),
     *(float("nan"), float("inf"), float("-inf")),
     *("", " ", "passed", "failed", "documented", "rerun", "run", "?", "P", "FF", "13", "../x", "/", "::", "a::b::c"),
-    *(
-        "\ud800",
-        "\x00",
-        "\x1b[31m",
-        "\x1b]0;x\x07",
-        "\u202e",
-        "\u200b",
-        "\u2028",
-        "]]>",
-        "</script><script>x",
-        "<b>",
-        "|`\n",
-    ),
-    *("x" * 5000, "[red]x[/]", "{{ 1 }}", "__proto__", "constructor"),
+    *("\ud800", "\x00", "\x1b[31m", "\x1b]0;x\x07", "\u202e", "\u200b", "\u2028", "]]>", "</script><script>x"),
+    *("<b>", "|`\n", "x" * 5000, "[red]x[/]", "{{ 1 }}", "__proto__", "constructor"),
     *([], {}, [[]], [None], ["passed"], {"a": 1}, {"": None}, {"found": []}, [{}], [["F"], ["P", "y", "z"]]),
 )
 _WORDS: Final = (
-    *(
-        b"null",
-        b"NaN",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b'"',
-        b",",
-        b":",
-        b"\n",
-        b"\\ud800",
-        b"\\u0000",
-        b"\xff\xfe",
-        b"\xed\xa0\x80",
-    ),
-    *(b"\x1b[31m", b"1e999", b"9" * 400, b'"event": "run"', b'"outcome": "passed"', b"[[", b"=", b"#", b"'''", b'"""'),
+    *(b"null", b"NaN", b"{", b"}", b"[", b"]", b'"', b",", b":", b"\n", b"\\ud800", b"\\u0000"),
+    *(b"\xff\xfe", b"\xed\xa0\x80", b"\x1b[31m", b"1e999", b"9" * 400, b'"event": "run"', b'"outcome": "passed"'),
+    *(b"[[", b"=", b"#", b"'''", b'"""'),
+)
+_TOML: Final = (
+    *(b"[]", b"{}", b'""', b"1", b"true", b'"\\u0000"', b'["-r /etc/passwd"]', b'"\\u202e"', b"nan", b"2099-01-01"),
 )
 
 
 def _deep(pick: random.Random) -> bytes:
-    depth, (opening, inside, closing) = (
-        pick.choice((5, 20, 200, 990, 5000, 60_000)),
-        pick.choice(((b"[", b"", b"]"), (b'{"a":', b"1", b"}"))),
-    )
+    depth = pick.choice((5, 20, 200, 990, 5000, 60_000))
+    opening, inside, closing = pick.choice(((b"[", b"", b"]"), (b'{"a":', b"1", b"}")))
     return opening * depth + inside + closing * depth
 
 
@@ -150,12 +125,8 @@ def _mutate_lines(data: bytes, pick: random.Random) -> bytes:
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Return every place inside a value, as the container and the key."""
-    places = []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in items:
-        places.append((value, key))
-        places += _places(child)
-    return places
+    return [place for key, child in items for place in ((value, key), *_places(child))]
 
 
 def _mutate_value(value: Any, pick: random.Random) -> None:
@@ -178,12 +149,9 @@ def _mutate_events(data: bytes, pick: random.Random) -> bytes:
     """Change a value in an event."""
     lines = data.splitlines(keepends=True)
     at = pick.randrange(len(lines))
-    try:
-        event = json.loads(lines[at])
-        _mutate_value(event, pick)
-        lines[at] = json.dumps(event).encode() + b"\n"
-    except (ValueError, IndexError, RecursionError):  # after another mutation
+    if (event := _mutate_saved(lines[at], pick)) is lines[at]:
         return data
+    lines[at] = event + b"\n"
     if pick.random() < 0.1:  # a key twice: the later counts
         lines[at] = lines[at].replace(b"{", b'{"outcome": "failed", "cell": "c", ', 1)
     return b"".join(lines)
@@ -194,7 +162,7 @@ def _mutate_saved(data: bytes, pick: random.Random) -> bytes:
         content = json.loads(data)
         _mutate_value(content, pick)
         return json.dumps(content).encode()
-    except (ValueError, IndexError, RecursionError):
+    except (ValueError, IndexError, RecursionError):  # after another mutation
         return data
 
 
@@ -203,19 +171,7 @@ def _mutate_toml(data: bytes, pick: random.Random) -> bytes:
     lines = data.splitlines(keepends=True)
     at = pick.randrange(len(lines))
     key, equals, _ = lines[at].partition(b"=")
-    words = (
-        b"[]",
-        b"{}",
-        b'""',
-        b"1",
-        b"true",
-        b'"\\u0000"',
-        b'["-r /etc/passwd"]',
-        b'"\\u202e"',
-        b"nan",
-        b"2099-01-01",
-    )
-    value = _deep(pick) if pick.random() < 0.1 else pick.choice(words)
+    value = _deep(pick) if pick.random() < 0.1 else pick.choice(_TOML)
     lines[at] = (key + b"= " + value + b"\n") if equals else b"[cells." + value.strip(b'"') + b"]\n"
     return b"".join(lines)
 

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from campaigns.driver import Driver
+
 from .mutations import Subject
 
 
@@ -88,34 +90,28 @@ _ERROR_LOG, _ERROR_LOG_SIZE, _TARGET = 5, 6, 9
 _LOG_SIZE: Final = 16 * 1024
 
 
-def driver() -> Any:
-    """Return the driver's library, with the primary context of device 0 current."""
-    cuda = ctypes.CDLL("libcuda.so.1")
-    context = ctypes.c_void_p()
-    assert cuda.cuInit(0) == 0
-    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-    assert cuda.cuCtxSetCurrent(context) == 0
-    return cuda
+def _started() -> Driver:
+    driver = Driver()
+    driver.start()
+    return driver
 
 
 def _raw_link() -> Use:
-    cuda = driver()
+    driver = _started()
     log = ctypes.create_string_buffer(_LOG_SIZE)
     keys = (ctypes.c_int * 3)(_ERROR_LOG, _ERROR_LOG_SIZE, _TARGET)
 
     def use(subject: Subject, data: bytes) -> Outcome:
         log.value = b""
         values = (ctypes.c_void_p * 3)(ctypes.addressof(log), _LOG_SIZE, int(subject.arch.removeprefix("sm_")))
-        state, image, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-        assert cuda.cuLinkCreate_v2(3, keys, values, ctypes.byref(state)) == 0
-        code = 0
+        state, out, code = ctypes.c_uint64(), ctypes.create_string_buffer(8), 0
+        driver.must("cuLinkCreate_v2", 3, keys, values, ctypes.byref(state))
         for kind, part in ((subject.kind, data), (subject.sibling_kind, subject.sibling)):
             if part and not code:
-                given = ctypes.c_size_t(len(part))
-                code = cuda.cuLinkAddData_v2(state, _TYPES[kind], part, given, b"damaged", 0, None, None)
-        code = code or cuda.cuLinkComplete(state, ctypes.byref(image), ctypes.byref(size))
+                code = driver.do("cuLinkAddData_v2", state, _TYPES[kind], part, len(part), b"damaged", 0, None, None)
+        code = code or driver.do("cuLinkComplete", state, out, ctypes.create_string_buffer(8))
         text = log.value.decode("utf-8", "replace")
-        assert cuda.cuLinkDestroy(state) == 0
+        driver.must("cuLinkDestroy", state)
         if code == 0:
             return Outcome.ACCEPTED
         return Outcome.REFUSED_BY_US if "on which a real driver may crash" in text else _of_text(text)
@@ -126,28 +122,17 @@ def _raw_link() -> Use:
 # a load takes no size: what a damaged header claims may lie behind the buffer, where memory ends
 
 
-def _load_module() -> Use:
-    cuda = driver()
+def _load(kind: str) -> Use:
+    """Load the image as a "Module" or a "Library"."""
+    driver, given = _started(), () if kind == "Module" else (None, None, 0, None, None, 0)
 
     def use(_: Subject, data: bytes) -> Outcome:
-        module = ctypes.c_void_p()
-        if cuda.cuModuleLoadData(ctypes.byref(module), data):
+        loaded = ctypes.c_uint64()
+        if driver.do(f"cu{kind}LoadData", ctypes.byref(loaded), data, *given):
             return Outcome.REFUSED_BY_LIBRARY
-        assert cuda.cuModuleUnload(module) == 0
-        return Outcome.ACCEPTED
-
-    return use
-
-
-def _load_library() -> Use:
-    cuda = driver()
-
-    def use(_: Subject, data: bytes) -> Outcome:
-        library, module = ctypes.c_void_p(), ctypes.c_void_p()
-        if cuda.cuLibraryLoadData(ctypes.byref(library), data, None, None, 0, None, None, 0):
-            return Outcome.REFUSED_BY_LIBRARY
-        refused = cuda.cuLibraryGetModule(ctypes.byref(module), library)  # the load itself is lazy
-        assert cuda.cuLibraryUnload(library) == 0
+        # the load of a library is lazy
+        refused = given and driver.do("cuLibraryGetModule", ctypes.create_string_buffer(8), loaded)
+        driver.must(f"cu{kind}Unload", loaded)
         return Outcome.REFUSED_BY_LIBRARY if refused else Outcome.ACCEPTED
 
     return use
@@ -183,7 +168,7 @@ IMAGES: Final = {
     "nvjitlink": Scenario("Linker, nvjitlink, contained", _ALL_KINDS, partial(_linker, "nvjitlink"), emulated=False),
     "driver": Scenario("Linker, emulated driver", _DRIVER_KINDS, partial(_linker, "driver"), emulated=True),
     "raw": Scenario("cuLinkAddData, emulated driver", _ALL_KINDS, _raw_link, emulated=True),
-    "load": Scenario("cuModuleLoadData, emulated driver", _LOADED, _load_module, emulated=True),
-    "library": Scenario("cuLibraryLoadData, emulated driver", _LOADED, _load_library, emulated=True),
+    "load": Scenario("cuModuleLoadData, emulated driver", _LOADED, partial(_load, "Module"), emulated=True),
+    "library": Scenario("cuLibraryLoadData, emulated driver", _LOADED, partial(_load, "Library"), emulated=True),
     "audit": Scenario("cudalink audit of a wheel", _ALL_KINDS, _audit, emulated=False),
 }
