@@ -6,8 +6,6 @@ recording is compared with `data/emulator/waits.toml`, or with another recording
 """
 
 import argparse
-import json
-import lzma
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, save
+from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS
+from campaigns.recording import load, save
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator import no_wait
 
@@ -41,12 +40,6 @@ _NOT_ASKED: Final = ("cannot be asked", "hangs", "ends its process")
 _OF_CONTEXT: Final = ("blocking", "non-blocking", "legacy", "per-thread", "per-thread of another thread")
 
 Row = dict[str, Any]
-
-
-def load(path: Path) -> dict[str, Any]:
-    """The content of a recording."""
-    data = path.read_bytes()
-    return dict(json.loads(lzma.decompress(data) if path.suffix == ".xz" else data))
 
 
 def rows(recording: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:

@@ -15,16 +15,16 @@ from typing import Any
 sys.path.sort(key=lambda place: Path(place).resolve() == Path(__file__).parents[2])
 
 from campaigns.hardware import pages
-from campaigns.hardware.facts import driver_found, machine_facts
+from campaigns.hardware.facts import machine_facts
 from campaigns.hardware.runner import run_stage
 from campaigns.hardware.stages import STAGES
+from pytest_cudalink.emulator.preload import driver_exists
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run stages, write the results, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns.hardware", description=(__doc__ or "").partition("\n\n")[0]
-    )
+    about = (__doc__ or "").partition("\n\n")[0]
+    parser = argparse.ArgumentParser(prog="python -m campaigns.hardware", description=about)
     names = [stage.name for stage in STAGES]
     parser.add_argument("--out", type=Path, default=pages.FOLDER, help="folder of the JSON file")
     parser.add_argument("--stage", action="append", choices=names, help="run only this stage; repeat it")
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         for stage in STAGES:
             print(f"{stage.name:14}{stage.title}\n{'':14}{stage.command}")
         return 0
-    if not driver_found():
+    if not driver_exists():
         sys.stderr.write(
             "nox -s gpu: libcuda.so.1 is missing; expected an NVIDIA driver with a device; run it on a machine with a "
             "GPU (the stages have no meaning on an emulated driver)\n"

@@ -12,26 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest_cudalink
+from campaigns.driver import Driver
 from pytest_cudalink import probes
 from pytest_cudalink.guardrails.driver import driver_release
 from pytest_cudalink.probes.libcuda import is_emulated
 
 ROOT = Path(__file__).parents[2]
 _QUESTIONS = {
-    "sm clock": "clocks.sm",
-    "memory clock": "clocks.mem",
-    "highest sm clock": "clocks.max.sm",
-    "highest memory clock": "clocks.max.mem",
-    "power limit": "power.limit",
-    "compute mode": "compute_mode",
-    "ECC": "ecc.mode.current",
-    "MIG": "mig.mode.current",
-}
+    "sm clock": "clocks.sm", "memory clock": "clocks.mem",
+    "highest sm clock": "clocks.max.sm", "highest memory clock": "clocks.max.mem",
+    "power limit": "power.limit", "compute mode": "compute_mode", "ECC": "ecc.mode.current", "MIG": "mig.mode.current",
+}  # fmt: skip
 
 
 def machine_facts() -> dict[str, Any]:
     """Return the facts of this machine and this environment, for the file of results."""
     bundle = Path(sys.prefix) / "bundle.json"
+    packages = [(distribution.metadata["Name"], distribution.version) for distribution in metadata.distributions()]
+    arch, name = probes.device_arch(), ctypes.create_string_buffer(256)
+    Driver().do("cuDeviceGetName", name, 256, 0)
     return {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "version": metadata.version("pytest-cudalink"),
@@ -42,19 +41,14 @@ def machine_facts() -> dict[str, Any]:
             "kind": "emulated" if is_emulated() else "real",
             "module": _kernel_module(),
         },
-        "device": {"name": _device_name(), "arch": probes.device_arch(), **_clocks()},
+        "device": {"name": name.value.decode(), "arch": arch, **_clocks()},
         "machine": {
             "system": platform.platform(),
             "processor": _processor(),
             "cores": os.cpu_count() or 1,
             "python": platform.python_version(),
         },
-        "packages": {
-            distribution.metadata["Name"]: distribution.version
-            for distribution in sorted(
-                metadata.distributions(), key=lambda distribution: str(distribution.metadata["Name"]).lower()
-            )
-        },
+        "packages": dict(sorted(packages, key=lambda package: str(package[0]).lower())),
         "bundle": json.loads(bundle.read_text(encoding="utf-8")) if bundle.is_file() else None,
     }
 
@@ -66,15 +60,6 @@ def _kernel_module() -> str:
     except (OSError, IndexError):
         return "unknown: /proc/driver/nvidia/version is missing"
     return " ".join(first.removeprefix("NVRM version:").split())
-
-
-def _device_name() -> str:
-    """Return the name of device 0, asked in a child process, so that this one has no context."""
-    code = (
-        "import ctypes; d = ctypes.CDLL('libcuda.so.1'); n = ctypes.create_string_buffer(256); d.cuInit(0); "
-        "d.cuDeviceGetName(n, 256, 0); print(n.value.decode())"
-    )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _clocks() -> dict[str, str]:
@@ -94,12 +79,3 @@ def _processor() -> str:
     except OSError:
         return platform.machine()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def driver_found() -> bool:
-    """Whether libcuda.so.1 can be opened."""
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True

@@ -1,16 +1,14 @@
 """The planted hidden waits within closed gates, on this machine's driver: ``python -m campaigns.hardware.no_wait``."""
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_void_p
 
+from campaigns.driver import Driver
 from campaigns.hardware.result import Result
 from pytest_cudalink.loader import gates
 from tests.planted import expected, hidden_waits
-from tests.planted.error_paths import call
 
 
 def _watched(function: Callable[[hidden_waits.Hot], None], costs: list[float]) -> list[gates.FoundWait]:
@@ -32,11 +30,12 @@ def _watched(function: Callable[[hidden_waits.Hot], None], costs: list[float]) -
     return waits
 
 
-def main() -> int:
-    """Print the result: each hidden wait is found by its call, and each twin is silent."""
+def watched() -> Result:
+    """Each hidden wait is found by its call, and each twin is silent."""
     result, costs = Result(), list[float]()
-    call("cuInit", 0)
-    call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)  # a GPU takes seconds to make a context for each function
+    driver = Driver()
+    driver.must("cuInit", 0)
+    driver.made("cuDevicePrimaryCtxRetain", 0)  # a GPU takes seconds to make a context for each function
     table = result.table("Hidden waits", "function", "calls that wait", "found", "found in its twin")
     for name, known in expected("hidden_waits").items():
         waits, twin = (_watched(each[name], costs) for each in (hidden_waits.WAITS, hidden_waits.SOUND))
@@ -48,9 +47,8 @@ def main() -> int:
         table.row(name, known, " ".join(calls), " ".join(others))
     figures = result.table("Cost of closed gates", "blocks", "median ms", "largest ms")
     figures.row(len(costs), f"{statistics.median(costs):.2f}", f"{max(costs):.2f}")
-    result.write()
-    return 0
+    return result
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    watched().write()

@@ -6,13 +6,11 @@
 import json
 import re
 import sys
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from campaigns.hardware.stages import STAGES
-from pytest_cudalink.base.words import counted
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "hardware"
@@ -23,16 +21,11 @@ _NOT_STARTED = ["the stage", "it was not started"]
 _SHOWN = 12
 
 
-@cache
-def _schema() -> Any:
-    return json.loads((Path(__file__).parent / "schema.json").read_text(encoding="utf-8"))
-
-
 def check(content: dict[str, Any]) -> None:
     """Raise a ValidationError if results are not as ``schema.json`` says."""
     import jsonschema  # Read the Docs has only the group `docs`
 
-    jsonschema.validate(content, _schema())
+    jsonschema.validate(content, json.loads(Path(__file__).with_name("schema.json").read_text(encoding="utf-8")))
 
 
 def file_name(content: dict[str, Any]) -> str:
@@ -45,16 +38,18 @@ def file_name(content: dict[str, Any]) -> str:
 def completed(content: dict[str, Any]) -> dict[str, Any]:
     """Return results that have every stage, in order: a stage that was not started has the outcome ``"not run"``."""
     there = {stage["name"]: stage for stage in content["stages"]}
-    stages = []
-    for stage in STAGES:
-        missing = {"name": stage.name, "title": stage.title, "command": stage.command, "outcome": "not run"}
-        nothing = {"seconds": 0, "passed": 0, "failures": [], "skipped": [_NOT_STARTED], "tables": []}
-        stages.append(there.get(stage.name, missing | nothing))
-    return {**content, "stages": stages}
+    nothing = {"outcome": "not run", "seconds": 0, "passed": 0, "failures": [], "skipped": [_NOT_STARTED], "tables": []}
+    missing = [{"name": stage.name, "title": stage.title, "command": stage.command, **nothing} for stage in STAGES]
+    return {**content, "stages": [there.get(stage["name"], stage) for stage in missing]}
 
 
 def _started(stage: dict[str, Any]) -> bool:
     return _NOT_STARTED not in stage["skipped"]
+
+
+def _passed(content: dict[str, Any]) -> str:
+    """Return how many stages passed: "3 of 18"."""
+    return f"{sum(stage['outcome'] == 'passed' for stage in content['stages'])} of {len(content['stages'])}"
 
 
 def _cell(text: object) -> str:
@@ -62,12 +57,8 @@ def _cell(text: object) -> str:
     return re.sub(r"([|*_`\[\]$\\])", r"\\\1", plain) or " "
 
 
-def _cells(rows: list[list[str]]) -> list[list[str]]:
-    return [[_cell(cell) for cell in row] for row in rows]
-
-
-def _table(columns: list[str], rows: Sequence[Sequence[object]]) -> list[str]:
-    lines = [columns, ["---"] * len(columns), *([str(cell) for cell in row] for row in rows)]
+def _table(columns: list[str], rows: Sequence[Sequence[object]], write: Callable[[object], str] = str) -> list[str]:
+    lines = [columns, ["---"] * len(columns), *([write(cell) for cell in row] for row in rows)]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
@@ -77,39 +68,28 @@ def page(content: dict[str, Any]) -> str:
     driver, device, machine = facts["driver"], facts["device"], facts["machine"]
     on = f"{device['name']}, driver {driver['release']} (CUDA {driver['cuda']})"
     measured = f"Measured {facts['date']} by `nox -s gpu` on {on}."
-    ran = sum(stage["outcome"] == "passed" for stage in stages)
-    shown = [
-        ["driver", f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}"],
-        ["kernel module", driver["module"]],
-        *([name, str(value)] for name, value in {**device, **machine}.items()),
-        *_bundle(facts["bundle"]),
-    ]
-    rows = []
+    shown = {
+        "driver": f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}",
+        "kernel module": driver["module"],
+        **device,
+        **machine,
+        **_bundle(facts["bundle"]),
+    }
+    label, rows = _label(content), []
     for stage in stages:
         counts = stage["passed"], len(stage["failures"]), len(stage["skipped"]), stage["seconds"]
-        title = f"[{stage['title']}](#{_label(content)}-{stage['name']})"
-        rows.append([title, _WORDS[stage["outcome"]].lower(), *counts])
-    lines = [
-        f"({_label(content)})=",
-        f"### {device['name']}, driver {driver['release']}",
-        "",
-        f"{ran} of {counted(len(stages), 'stage')} passed. pytest-cudalink {facts['version']}, {facts['date']}.",
-        "",
-        *_table(["fact", "value"], _cells(shown)),
-        "",
-        measured,
-        "",
-        "#### Stages",
-        "",
-        *_table(["stage", "outcome", "passed", "failed", "skipped", "seconds"], rows),
-        "",
-        measured,
-    ]
+        rows.append([f"[{stage['title']}](#{label}-{stage['name']})", _WORDS[stage["outcome"]].lower(), *counts])
+    about = f"{_passed(content)} stage{'s' * (len(stages) != 1)} passed. pytest-cudalink {facts['version']}"
+    lines = [f"({label})=", f"### {device['name']}, driver {driver['release']}", "", f"{about}, {facts['date']}.", ""]
+    lines += [*_table(["fact", "value"], [*shown.items()], _cell), "", measured, "", "#### Stages", ""]
+    lines += [*_table(["stage", "outcome", "passed", "failed", "skipped", "seconds"], rows), "", measured]
     for stage in stages:
-        lines += ["", f"({_label(content)}-{stage['name']})=", *_stage(stage, facts["date"], on)]
-    packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
-    lines += ["", "#### Packages", "", packages]
-    return "\n".join(lines) + "\n"
+        lines += ["", f"({label}-{stage['name']})=", *_stage(stage, facts["date"], on)]
+    return "\n".join([*lines, "", "#### Packages", "", _versions(facts["packages"])]) + "\n"
+
+
+def _versions(packages: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in packages.items())
 
 
 def _label(content: dict[str, Any]) -> str:
@@ -117,14 +97,12 @@ def _label(content: dict[str, Any]) -> str:
     return file_name(content).replace(".", "-")
 
 
-def _bundle(bundle: dict[str, Any] | None) -> list[list[str]]:
-    """Return the rows on the bundle that the packages come from."""
+def _bundle(bundle: dict[str, Any] | None) -> dict[str, str]:
+    """Return the facts of the bundle that the packages come from."""
     if bundle is None:
-        return [["packages", "from a package index"]]
-    rows = [["packages", f"from a bundle of {bundle['bundle']}, without a network"]]
-    if bundle["machine"]:
-        rows.append(["of the machine", ", ".join(f"{name} {version}" for name, version in bundle["machine"].items())])
-    return rows
+        return {"packages": "from a package index"}
+    facts = {"packages": f"from a bundle of {bundle['bundle']}, without a network"}
+    return facts | ({"of the machine": _versions(bundle["machine"])} if bundle["machine"] else {})
 
 
 def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
@@ -132,13 +110,11 @@ def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
     lines = [f"#### {stage['title']}", ""]
     if not _started(stage):
         return [*lines, f"**Not run**: the stage was not started. To run it: `nox -s gpu -- --stage {stage['name']}`."]
-    lines.append(
-        f"{_WORDS[stage['outcome']]}: {stage['passed']} passed, {len(stage['failures'])} failed, "
-        f"{len(stage['skipped'])} skipped, {stage['seconds']} s."
-    )
+    counts = f"{stage['passed']} passed, {len(stage['failures'])} failed, {len(stage['skipped'])} skipped"
+    lines += [f"{_WORDS[stage['outcome']]}: {counts}, {stage['seconds']} s."]
     lines += ["", f"Measured {date} by `{stage['command']}` on {on}."]
     for table in stage["tables"]:
-        lines += ["", f"{table['title']}:", "", *_table(table["columns"], _cells(table["rows"]))]
+        lines += ["", f"{table['title']}:", "", *_table(table["columns"], table["rows"], _cell)]
     if stage["failures"]:
         lines += ["", "What failed:", ""]
         lines += [f"- {_cell(failure)}".rstrip() for failure in stage["failures"][:_SHOWN]]
@@ -155,9 +131,8 @@ def listing(contents: list[dict[str, Any]]) -> str:
     rows = []
     for content in contents:
         facts = content["facts"]
-        ran = sum(stage["outcome"] == "passed" for stage in content["stages"])
         link = f"[{facts['device']['name']}, {facts['driver']['release']}](#{_label(content)})"
-        rows.append([link, facts["driver"]["cuda"], f"{ran} of {len(content['stages'])}", facts["date"]])
+        rows.append([link, facts["driver"]["cuda"], _passed(content), facts["date"]])
     table = _table(["device, driver", "CUDA", "stages passed", "date"], rows) if rows else ["No machine yet."]
     newest = max((content["facts"]["date"] for content in contents), default="")
     source = f"Measured {newest} by `nox -s gpu` on these machines; the column has the date of each."
@@ -184,15 +159,15 @@ def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, A
     """
     if earlier is None:
         return later
-    dates = [recording["facts"]["date"] for recording in (earlier, later)]
-    if dates[0] != dates[1]:
-        msg = f"the runs are of {dates[0]} and {dates[1]}; expected one day, which the page names; run the stages again"
-        raise ValueError(msg)
+    first, second = (recording["facts"]["date"] for recording in (earlier, later))
+    if first != second:
+        expected = "expected one day, which the page names; run the stages again"
+        raise ValueError(f"the runs are of {first} and {second}; {expected}")
     stages = [stage for recording in (earlier, later) for stage in recording["stages"] if _started(stage)]
     return completed({**later, "stages": stages})
 
 
-def main() -> int:
+def main() -> None:
     """Take over the files that are named."""
     taken: dict[str, dict[str, Any]] = {}
     for name in sys.argv[1:]:
@@ -202,8 +177,7 @@ def main() -> int:
     for name, content in taken.items():
         (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         print(f"docs/hardware/{name}.json")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

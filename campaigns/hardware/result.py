@@ -1,7 +1,6 @@
 """What a program of a stage hands to the runner: counts, reasons and tables, as one line of JSON."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 
@@ -41,8 +40,6 @@ class Result:
         """Name something that cannot run here."""
         self.skipped.append([check, why])
 
-    def write(self, said: Sequence[str] = ()) -> None:
+    def write(self) -> None:
         """Print the result as the last line of stdout."""
-        for line in said:
-            print(line)
         print(json.dumps(asdict(self)))

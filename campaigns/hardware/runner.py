@@ -8,11 +8,13 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections import Counter
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from campaigns.hardware.result import Result
+from campaigns.hardware.result import Result, Table
 from campaigns.hardware.stages import Stage
 
 ROOT = Path(__file__).parents[2]
@@ -44,17 +46,8 @@ def run_stage(stage: Stage) -> dict[str, Any]:
             ended = f"it was stopped after {stage.seconds} s" if code is None else f"it ended with exit code {code}"
             result = Result(failures=[f"{ended} without a result\n{said[-_MOST:]}"])
     outcome = "failed" if result.failures else "passed" if result.passed else "not run"
-    return {
-        "name": stage.name,
-        "title": stage.title,
-        "command": stage.command,
-        "outcome": outcome,
-        "seconds": round(time.monotonic() - began, 1),
-        "passed": result.passed,
-        "failures": result.failures,
-        "skipped": result.skipped,
-        "tables": [{"title": table.title, "columns": table.columns, "rows": table.rows} for table in result.tables],
-    }
+    about = {"name": stage.name, "title": stage.title, "command": stage.command, "outcome": outcome}
+    return {**about, "seconds": round(time.monotonic() - began, 1), **asdict(result)}
 
 
 def _command(stage: Stage, out: Path) -> list[str]:
@@ -71,16 +64,13 @@ def _command(stage: Stage, out: Path) -> list[str]:
 
 def _run(command: list[str], seconds: float, place: Path, environment: dict[str, str]) -> tuple[int | None, str]:
     """Run a command in a folder; return its exit code, None if it took too long, and its output."""
-    with subprocess.Popen(
-        command,
-        cwd=place,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as child:
+    streams: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+        "errors": "replace",
+    }
+    with subprocess.Popen(command, cwd=place, env=environment, start_new_session=True, **streams) as child:
         try:
             said, _ = child.communicate(timeout=seconds)
         except BaseException as error:
@@ -96,17 +86,15 @@ def _run(command: list[str], seconds: float, place: Path, environment: dict[str,
 def _of_tests(out: Path, _said: str) -> Result:
     """Read pytest's JUnit file."""
     result = Result()
-    reasons: dict[str, int] = {}
+    reasons = Counter[str]()
     for case in ET.parse(out).iter("testcase"):
         name = f"{case.get('file', '')}::{case.get('name')}"
         bad = [element for element in case if element.tag in ("failure", "error")]
-        skipped = case.find("skipped")
         if bad:
             text = (bad[0].get("message") or bad[0].text or "").strip()
             result.failures.append(f"{name}: {text[:_MOST]}")
-        elif skipped is not None:
-            why = skipped.get("message") or "no reason"
-            reasons[why] = reasons.get(why, 0) + 1
+        elif (skipped := case.find("skipped")) is not None:
+            reasons[skipped.get("message") or "no reason"] += 1
         else:
             result.passed += 1
     result.skipped = [[f"{number} of the tests", why] for why, number in reasons.items()]
@@ -115,10 +103,9 @@ def _of_tests(out: Path, _said: str) -> Result:
 
 def _of_program(_out: Path, said: str) -> Result:
     """Read the last line of a program of this folder."""
-    printed = json.loads(said.strip().splitlines()[-1])
-    result = Result(printed["passed"], printed["failures"], printed["skipped"])
-    for table in printed["tables"]:
-        result.table(table["title"], *table["columns"]).rows = table["rows"]
+    *_, line = said.strip().splitlines() or [""]
+    result = Result(**json.loads(line))
+    result.tables = [Table(**table) for table in json.loads(line)["tables"]]
     return result
 
 

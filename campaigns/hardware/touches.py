@@ -9,13 +9,13 @@ import ctypes
 import mmap
 import os
 import signal
-import sys
-from collections.abc import Callable
-from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from itertools import product
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from typing import Any
 
+from campaigns.driver import Driver
 from campaigns.hardware.result import Result
 from pytest_cudalink.probes.libcuda import is_emulated
 
@@ -59,63 +59,29 @@ def _inputs(case: str) -> list[bytes]:
     return [main] if case == "undefined symbol" else [main, user]
 
 
-class _Link:
-    """A link whose memory lies on pages that can be protected one by one."""
-
-    def __init__(self, case: str) -> None:
-        self._pages = {block: mmap.mmap(-1, 2 * mmap.PAGESIZE) for block in BLOCKS}
-        self._at = {block: ctypes.addressof(ctypes.c_char.from_buffer(page)) for block, page in self._pages.items()}
-        self._code = _inputs(case)
-        self._driver = ctypes.CDLL("libcuda.so.1")
-        self._state = c_void_p()
-        context, device = c_void_p(), c_int()
-        self._must(self._driver.cuInit(0))
-        self._must(self._driver.cuDeviceGet(byref(device), 0))
-        self._must(self._driver.cuDevicePrimaryCtxRetain(byref(context), device))
-        self._must(self._driver.cuCtxSetCurrent(context))
-        info, error = self._at["info log"], self._at["error log"]
-        options = {3: info, 4: _LOG, 5: error, 6: _LOG, 12: int(case == "verbose")}
-        self._count = len(options)
-        (c_int * len(options)).from_address(self._at["keys"])[:] = list(options)
-        (c_void_p * len(options)).from_address(self._at["values"])[:] = list(options.values())
-
-    @staticmethod
-    def _must(code: int) -> None:
-        if code:
-            os._exit(_UNEXPECTED)
-
-    def protect(self, block: str, mode: int) -> None:
-        """Change the protection of one block."""
-        if _LIBC.mprotect(c_void_p(self._at[block]), c_size_t(2 * mmap.PAGESIZE), mode):
-            os._exit(_UNEXPECTED)
-
-    def create(self) -> None:
-        keys, values = c_void_p(self._at["keys"]), c_void_p(self._at["values"])
-        self._must(self._driver.cuLinkCreate_v2(self._count, keys, values, byref(self._state)))
-
-    def add(self) -> None:
-        for code in self._code:
-            size = c_size_t(len(code))
-            self._driver.cuLinkAddData_v2(self._state, _PTX, c_char_p(code), size, b"unit", 0, None, None)
-
-    def complete(self) -> None:
-        image, size = c_void_p(), c_size_t()
-        self._driver.cuLinkComplete(self._state, byref(image), byref(size))
-
-    def destroy(self) -> None:
-        self._must(self._driver.cuLinkDestroy(self._state))
-
-
 def _child(case: str, block: str, step: str, mode: int) -> None:
-    """Run one link up to a step, with one block protected in that step; never returns."""
+    """Run one link up to a step, with one block protected in that step, and exit; an error is raised."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the driver's and Python's last words
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
-    link = _Link(case)
-    actions: dict[str, Callable[[], None]] = {name: getattr(link, name) for name in STEPS}
-    for name, action in actions.items():
-        if name == step:
-            link.protect(block, mode)
-        action()
+    driver, state = Driver(), c_uint64()
+    driver.start()
+    pages = {name: mmap.mmap(-1, 2 * mmap.PAGESIZE) for name in BLOCKS}
+    at = {name: ctypes.addressof(ctypes.c_char.from_buffer(page)) for name, page in pages.items()}
+    options = {3: at["info log"], 4: _LOG, 5: at["error log"], 6: _LOG, 12: int(case == "verbose")}
+    (c_int * len(options)).from_address(at["keys"])[:] = list(options)
+    (c_void_p * len(options)).from_address(at["values"])[:] = list(options.values())
+    codes, handle, size = _inputs(case), byref(c_void_p()), byref(c_size_t())
+    calls: dict[str, list[tuple[Any, ...]]] = {
+        "create": [("cuLinkCreate_v2", len(options), at["keys"], at["values"], byref(state))],
+        "add": [("cuLinkAddData_v2", state, _PTX, code, len(code), b"unit", 0, None, None) for code in codes],
+        "complete": [("cuLinkComplete", state, handle, size)],
+        "destroy": [("cuLinkDestroy", state)],
+    }
+    for name in STEPS:
+        if name == step and _LIBC.mprotect(c_void_p(at[block]), c_size_t(2 * mmap.PAGESIZE), mode):
+            raise OSError("mprotect")
+        for call in calls[name]:
+            (driver.must if name in ("create", "destroy") else driver.do)(*call)  # a link that fails is logged
         if name == step:
             os._exit(0)
 
@@ -145,13 +111,12 @@ def touched() -> Answers:
     }
 
 
-def main() -> int:
-    """Print the result."""
+def compared() -> Result:
+    """Each touch is one of driver 580.159.04, and no other."""
     result = Result()
     if is_emulated():
         result.skip("the pages", "the emulated driver reads and writes through the kernel, where no page bites")
-        result.write()
-        return 0
+        return result
     answers = touched()
     for case, logged in CASES.items():
         table = result.table(f"{case}: {logged} is logged", "memory", *STEPS)
@@ -161,9 +126,8 @@ def main() -> int:
                 answer, known = answers[case, block, step], expected(case, block, step)
                 sentence = f"{case}: {block} at {step} is {answer!r}; expected {known!r}, as on driver 580.159.04"
                 result.check(sentence, holds=answer == known)
-    result.write()
-    return 0
+    return result
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    compared().write()

@@ -11,10 +11,9 @@ import argparse
 import ctypes
 import itertools
 import json
-import lzma
 import os
 import re
-import selectors
+import select
 import subprocess
 import sys
 import tempfile
@@ -22,9 +21,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from campaigns.driver import Driver
+from campaigns.recording import save
 
 #: A call that has not returned after these seconds waits; one that holds others up gets the second time to begin.
 LIMIT, BEGINS = 0.15, 0.03
@@ -81,23 +84,20 @@ class Watch(threading.Thread):
                     self._open_all()
 
 
-class Machine:
+class Machine(Driver):
     """The primary context of the first device, with memory of each kind, another context, and another thread."""
 
     def __init__(self) -> None:
-        self.cuda = ctypes.CDLL("libcuda.so.1")
+        super().__init__()
         libc = ctypes.CDLL(None)
         #: Host functions that need no Python: one that does nothing, and one that waits for a semaphore.
         self.nothing = ctypes.cast(libc.abs, ctypes.c_void_p).value
         self.sem_wait = ctypes.cast(libc.sem_wait, ctypes.c_void_p).value
         self._libc, self._semaphores = libc, list[Any]()
-        self.must("cuInit", 0)
-        self.context = self.made("cuDevicePrimaryCtxRetain", 0)
+        self.context = self.start()
         self.other_context = self.made("cuCtxCreate_v2", 0, 0)
         self.other_memory = self.device(SMALL)
-        count = ctypes.c_int()
-        self.must("cuDeviceGetCount", ctypes.byref(count))
-        self.other_device = self.made("cuDevicePrimaryCtxRetain", 1) if count.value > 1 else 0
+        self.other_device = self.made("cuDevicePrimaryCtxRetain", 1) if self.made("cuDeviceGetCount") > 1 else 0
         self.must("cuCtxSetCurrent", self.context)
         self.words, self._gates, self._closed = self.host(1 << 16), 0, set[int]()
         self._pages = [ctypes.create_string_buffer(MOST + 4096) for _ in range(2)]
@@ -123,20 +123,12 @@ class Machine:
         self.helper = ThreadPoolExecutor(1, initializer=self.do, initargs=("cuCtxSetCurrent", self.context))
         self.helper.submit(self.do, "cuStreamQuery", 2).result()
 
-    def do(self, name: str, *arguments: Any) -> int:
-        """Call the driver; numbers go as 64 bits, which no calling convention of Linux minds."""
-        return int(getattr(self.cuda, name)(*[ctypes.c_uint64(a) if type(a) is int else a for a in arguments]))
-
-    def must(self, name: str, *arguments: Any) -> None:
-        """Call the driver, and fail on anything but CUDA_SUCCESS."""
-        if code := self.do(name, *arguments):
-            raise RuntimeError(f"{name} answers {code} where 0 is expected")
-
-    def made(self, name: str, *arguments: Any) -> int:
-        """Call a function that writes a handle or an address, and return that."""
-        there = ctypes.c_uint64()
-        self.must(name, ctypes.byref(there), *arguments)
-        return there.value
+    @contextmanager
+    def current(self, context: int) -> Iterator[None]:
+        """Make a context current, and afterwards the first one."""
+        self.must("cuCtxSetCurrent", context)
+        yield
+        self.must("cuCtxSetCurrent", self.context)
 
     def device(self, size: int = SMALL) -> int:
         return self.made("cuMemAlloc_v2", size)
@@ -163,12 +155,12 @@ class Machine:
     def used_library(self) -> int:
         """A library with a kernel that was loaded."""
         library = self.library()
-        self.made("cuKernelGetFunction", self.made("cuLibraryGetKernel", library, b"empty"))
+        self.used_kernel(self.made("cuLibraryGetKernel", library, b"empty"))
         return library
 
-    def used_kernel(self) -> int:
+    def used_kernel(self, kernel: int = 0) -> int:
         """A kernel that was loaded."""
-        kernel = self.kernel()
+        kernel = kernel or self.kernel()
         self.made("cuKernelGetFunction", kernel)
         return kernel
 
@@ -182,12 +174,11 @@ class Machine:
 
     def link(self, *, added: bool) -> int:
         """A link, perhaps with an input."""
-        there = ctypes.c_uint64()
-        self.must("cuLinkCreate_v2", 0, None, None, ctypes.byref(there))
-        state = there.value
+        state = ctypes.c_uint64()
+        self.must("cuLinkCreate_v2", 0, None, None, ctypes.byref(state))
         if added:
             self.must("cuLinkAddData_v2", state, 1, TEXT, len(PTX) + 1, b"waits", 0, None, None)
-        return state
+        return state.value
 
     def texture(self) -> Arguments:
         """What a texture of an array is made with."""
@@ -229,19 +220,17 @@ class Machine:
 
     def graph_with(self, kind: str) -> int:
         """A graph of one node of a kind."""
-        graph, node = self.made("cuGraphCreate", 0), OUT()
-        if kind == "empty":
-            self.must("cuGraphAddEmptyNode", node, graph, None, 0)
-        elif kind == "host":
-            self.must("cuGraphAddHostNode", node, graph, None, 0, numbers(self.nothing or 0, 0))
-        elif kind == "event":
-            self.must("cuGraphAddEventRecordNode", node, graph, None, 0, self.made("cuEventCreate", 0))
-        elif kind == "child":
-            self.must("cuGraphAddChildGraphNode", node, graph, None, 0, self.graph)
-        elif kind == "allocation":
-            wanted = (ctypes.c_uint32 * 64)(1, 0, 1, 0)  # CUDA_MEM_ALLOC_NODE_PARAMS: its pool's properties first
-            ctypes.c_uint64.from_address(ctypes.addressof(wanted) + 104).value = SMALL
-            self.must("cuGraphAddMemAllocNode", node, graph, None, 0, wanted)
+        graph = self.made("cuGraphCreate", 0)
+        wanted = (ctypes.c_uint32 * 64)(1, 0, 1, 0)  # CUDA_MEM_ALLOC_NODE_PARAMS: its pool's properties first
+        ctypes.c_uint64.from_address(ctypes.addressof(wanted) + 104).value = SMALL
+        function, *given = {
+            "empty": ["EmptyNode"],
+            "host": ["HostNode", numbers(self.nothing or 0, 0)],
+            "event": ["EventRecordNode", self.made("cuEventCreate", 0)],
+            "child": ["ChildGraphNode", self.graph],
+            "allocation": ["MemAllocNode", wanted],
+        }[kind]
+        self.must(f"cuGraphAdd{function}", OUT(), graph, None, 0, *given)
         return graph
 
     def synchronous(self) -> int:
@@ -315,15 +304,13 @@ class Machine:
 
     def _linked(self) -> Any:
         """A cubin of the kernels, or their PTX where the driver links none."""
-        state = ctypes.c_uint64()
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
-        code = self.do("cuLinkCreate_v2", 0, None, None, ctypes.byref(state)) or self.do(
-            "cuLinkAddData_v2", state, 1, TEXT, len(PTX) + 1, b"waits", 0, None, None
-        )
-        code = code or self.do("cuLinkComplete", state, ctypes.byref(image), ctypes.byref(size))
-        if code or not image.value or not size.value:
+        try:
+            self.must("cuLinkComplete", self.link(added=True), ctypes.byref(image), ctypes.byref(size))
+        except RuntimeError:
             return TEXT
-        return ctypes.create_string_buffer(ctypes.string_at(image.value, size.value))
+        code = ctypes.string_at(image.value, size.value) if image.value else b""
+        return ctypes.create_string_buffer(code) if code else TEXT
 
     def wait(self, stream: int) -> None:
         """Close a gate in a stream."""
@@ -400,10 +387,7 @@ class Row:
         self._behind.append((name, *arguments))
 
     def event(self) -> int:
-        """An event that is recorded in the stream, behind the gate."""
-        event = self.put_away("cuEventDestroy_v2", self.machine.made("cuEventCreate", 0))
-        self.behind("cuEventRecord", event, self.stream)
-        return event
+        return self.event_with(0)
 
     def event_with(self, flags: int) -> int:
         """An event with flags that is recorded in the stream, behind the gate."""
@@ -463,10 +447,8 @@ class Row:
         machine = self.machine
         machine.watch.arm(1)
         where, *words = place.split(", ")
-        if where == "same":
-            self._gate(self.stream, words)
-        elif where in STREAMS:
-            self._gate(self.fresh(where), words)
+        if where == "same" or where in STREAMS:
+            self._gate(self.stream if where == "same" else self.fresh(where), words)
         elif where == "per-thread of another thread":
             machine.helper.submit(self._gate, 2, words).result()
         elif where != "none":
@@ -483,21 +465,17 @@ class Row:
     def _gate(self, stream: int, words: list[str]) -> None:
         """Close a gate in a stream, by what the words of its place say, and queue what they name behind it."""
         machine = self.machine
-        if "host function" in words:
-            machine.wait_in_host_function(stream)
-        else:
-            machine.wait(stream)
+        (machine.wait_in_host_function if "host function" in words else machine.wait)(stream)
         to, source = machine.memory["device"][0], machine.memory["pinned"][1]
-        if "copy behind" in words:
-            machine.must("cuMemcpyHtoDAsync_v2", to, source, SMALL, stream)
-        if "filling behind" in words:
-            machine.must("cuMemsetD8Async", to, 1, 64, stream)
-        if "kernel behind" in words:
-            machine.do("cuLaunchKernel", machine.function, *ONE_THREAD, stream, None, None)
-        if "graph behind" in words:
-            machine.must("cuGraphLaunch", machine.graph_behind, stream)
-        if "host function behind" in words:
-            machine.must("cuLaunchHostFunc", stream, machine.nothing, None)
+        for behind, call in {
+            "copy behind": ("cuMemcpyHtoDAsync_v2", to, source, SMALL, stream),
+            "filling behind": ("cuMemsetD8Async", to, 1, 64, stream),
+            "kernel behind": ("cuLaunchKernel", machine.function, *ONE_THREAD, stream, None, None),
+            "graph behind": ("cuGraphLaunch", machine.graph_behind, stream),
+            "host function behind": ("cuLaunchHostFunc", stream, machine.nothing, None),
+        }.items():
+            if behind in words:
+                (machine.do if call[0] == "cuLaunchKernel" else machine.must)(*call)
 
     def end(self) -> list[int]:
         """Open the gates, wait for everything, and put away what the row has made; return what is not 0."""
@@ -599,8 +577,6 @@ def read_questions() -> dict[str, list[Question]]:
 GROUPS = read_questions()
 #: The question that closes a gate of its own.
 OWN_GATE = "cuCtxDestroy_v2 gate in it"
-#: What questions are called in which another context is current than that of the gate, or none.
-CURRENT = ("from another", "from none")
 #: Calls that may wait: the question, the stream that it is asked with, and the gate's place.
 WAITING = (
     ("cuCtxSynchronize", "non-blocking", "non-blocking"),
@@ -713,11 +689,9 @@ def pose(machine: Machine, question: Question, stream: str, place: str) -> dict[
     row = Row(machine, stream or "blocking")
     call = question.bound(machine, row)
     row.close(place)
-    if question.given in CURRENT:
-        machine.must("cuCtxSetCurrent", machine.other_context if question.given == "from another" else 0)
-    answered = timed(machine, call, machine.limits.get((question.name, stream), LIMIT))
-    if question.given in CURRENT:
-        machine.must("cuCtxSetCurrent", machine.context)
+    contexts = {"from another": machine.other_context, "from none": 0}
+    with machine.current(contexts[question.given]) if question.given in contexts else nullcontext():
+        answered = timed(machine, call, machine.limits.get((question.name, stream), LIMIT))
     answered["after"] = row.end()
     return answered
 
@@ -745,25 +719,19 @@ def held(
 ) -> dict[str, Any]:
     """Ask a call of this thread, in a stream of a kind or in another context, while one of another thread waits."""
     elsewhere = second_stream == "another context"
+    asking = machine.other_context if elsewhere else machine.context
     first = Row(machine, stream)
     call = waiting.bound(machine, first)
-    context = ctypes.c_uint64()
-    machine.must("cuCtxGetCurrent", ctypes.byref(context))
-    made_context = context.value != machine.context  # the one that the waiting call destroys
+    made_context = machine.made("cuCtxGetCurrent") != machine.context  # the one that the waiting call destroys
     if made_context:
         first.close(place)
-        machine.must("cuCtxSetCurrent", machine.context)
-    if elsewhere:
-        machine.must("cuCtxSetCurrent", machine.other_context)
-    second = Row(machine, "non-blocking" if elsewhere else second_stream)
-    asked = other.bound(machine, second)
-    if elsewhere:
-        machine.must("cuCtxSetCurrent", machine.context)
+    with machine.current(asking):
+        second = Row(machine, "non-blocking" if elsewhere else second_stream)
+        asked = other.bound(machine, second)
     if not made_context:
         first.close(place)
     second.close("none")
-    if elsewhere:
-        machine.must("cuCtxSetCurrent", machine.other_context)
+    machine.must("cuCtxSetCurrent", asking)
     made = machine.helper.submit(call)
     time.sleep(max(BEGINS, (machine.limits.get((waiting.name, stream), 0) - LIMIT)))
     if made.done():
@@ -817,20 +785,19 @@ def answer(machine: Machine, item: Item) -> dict[str, Any]:
     if "another device" in words and not machine.other_device:
         return {"answer": NO_DEVICE, "code": None, "after": []}
     try:
-        if kind == "one":
-            warm(machine, QUESTIONS[words[0]], words[1])
-            print(flush=True)  # it is alive
-            return pose(machine, QUESTIONS[words[0]], words[1], words[2])
-        if kind == "held":
-            warm(machine, QUESTIONS[words[0]], words[1])
-            warm(machine, QUESTIONS[words[3]], words[4] if words[4:] and words[4] in STREAMS else "non-blocking")
-            print(flush=True)
-            return held(machine, QUESTIONS[words[0]], words[1], words[2], QUESTIONS[words[3]], *words[4:])
         if kind == "limit":
             warm(machine, copy(words[0], words[1], words[2], MOST), words[3])
             return limit(machine, *words)
-        warm(machine, QUESTIONS[words[0]], "non-blocking")
-        return depth(machine, QUESTIONS[words[0]])
+        question = QUESTIONS[words[0]]
+        warm(machine, question, words[1] if words[1:] else "non-blocking")
+        if kind == "depth":
+            return depth(machine, question)
+        if kind == "held":
+            warm(machine, QUESTIONS[words[3]], words[4] if words[4:] and words[4] in STREAMS else "non-blocking")
+        print(flush=True)  # it is alive
+        if kind == "held":
+            return held(machine, question, words[1], words[2], QUESTIONS[words[3]], *words[4:])
+        return pose(machine, question, *words[1:])
     except (RuntimeError, AttributeError) as error:
         return {"answer": f"cannot be asked: {error}"[:160], "code": None, "after": machine.synchronize()}
 
@@ -851,8 +818,9 @@ def child(task: str, start: int) -> None:
 
 def facts() -> None:
     """Print what machine this is."""
-    cuda, version, name = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.create_string_buffer(100)
-    codes = [cuda.cuInit(0), cuda.cuDriverGetVersion(ctypes.byref(version)), cuda.cuDeviceGetName(name, 100, 0)]
+    driver, version, name = Driver(), ctypes.c_int(), ctypes.create_string_buffer(100)
+    calls = ("cuInit", 0), ("cuDriverGetVersion", ctypes.byref(version)), ("cuDeviceGetName", name, 100, 0)
+    codes = [driver.do(*call) for call in calls]
     module = Path("/proc/driver/nvidia/version")
     kernel = module.read_text().splitlines()[0] if module.exists() else ""
     print(json.dumps({"driver": version.value, "device": name.value.decode(), "kernel module": kernel, "codes": codes}))
@@ -902,27 +870,23 @@ class Recorder:
         settings = {"CUDA_MODULE_LOADING": loading, "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
         command = [sys.executable, "-m", "campaigns.hardware.waits", "--child", task, str(start)]
         asked, began, text, errors = start - 1, start, b"", tempfile.TemporaryFile()  # noqa: SIM115 - small
-        reading, writing = os.pipe()
-        process = subprocess.Popen(command, env=os.environ | settings, stdout=writing, stderr=errors)
-        os.close(writing)
-        with selectors.DefaultSelector() as selector:
-            selector.register(reading, selectors.EVENT_READ)
-            while True:
-                left = self.end - time.monotonic()
-                hung = left <= 0 or not selector.select(min(SILENT, left))
-                chunk = b"" if hung else os.read(reading, 1 << 16)
-                if not chunk:
-                    break
-                *lines, text = (text + chunk).split(b"\n")
-                for line in filter(None, lines):
-                    number, *answers = json.loads(line)
-                    asked = number
-                    if answers:
-                        self.note(loading, todo[number], answers[0])
-                        start = number + 1
-        os.close(reading)
+        process = subprocess.Popen(command, env=os.environ | settings, stdout=subprocess.PIPE, stderr=errors)
+        assert process.stdout is not None
+        while True:
+            left = self.end - time.monotonic()
+            hung = left <= 0 or not select.select([process.stdout], [], [], min(SILENT, left))[0]
+            chunk = b"" if hung else os.read(process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                break
+            *lines, text = (text + chunk).split(b"\n")
+            for line in filter(None, lines):
+                asked, *answers = json.loads(line)
+                if answers:
+                    self.note(loading, todo[asked], answers[0])
+                    start = asked + 1
         if hung:
             process.kill()
+        process.stdout.close()
         code = process.wait()
         if time.monotonic() >= self.end - 0.1 or (code == 0 and start == asked + 1 > began):
             return start
@@ -944,22 +908,21 @@ class Recorder:
         counted = ("rows", "askings", "unequal", "differ by loading", "in vain", NO_TIME, "wait without a gate")
         counts = dict.fromkeys(counted, 0)
         for (kind, *words), by_loading in self.found.items():
-            answers = {
-                way: [[each["answer"], each["code"]] for each in group if each["answer"] != NO_TIME]
-                for way, group in by_loading.items()
-            }
             counts[NO_TIME] += any(each["answer"] == NO_TIME for group in by_loading.values() for each in group)
-            answers = {way: group for way, group in answers.items() if group}
+            answers = {
+                way: answered
+                for way, group in by_loading.items()
+                if (answered := [[each["answer"], each["code"]] for each in group if each["answer"] != NO_TIME])
+            }
             every = [each for group in answers.values() for each in group]
             if not every or every[0][0] == NO_DEVICE:
                 continue
+            without_gate = words[-1] == "none" and words[0] != OWN_GATE
             counts["rows"] += 1
             counts["askings"] += len(every)
             counts["unequal"] += any(each != group[0] for group in answers.values() for each in group)
             counts["differ by loading"] += len({str(group[0]) for group in answers.values()}) > 1
-            counts["wait without a gate"] += (
-                words[-1] == "none" and words[0] != OWN_GATE and any(each[0] == "waits" for each in every)
-            )
+            counts["wait without a gate"] += without_gate and any(each[0] == "waits" for each in every)
             counts["in vain"] += any(each[1] is None for each in every)
             row: dict[str, Any] = dict(zip(NAMES[kind], words, strict=False))
             if kind in ("one", "held"):
@@ -971,12 +934,6 @@ class Recorder:
             rows[kind].append(row | ({"after": after} if after else {}))
         save(self.file, {"about": about | {"counts": counts}, **rows})
         print(json.dumps(about | {"counts": counts}))
-
-
-def save(file: Path, recording: Any) -> None:
-    """Write a recording, compressed if the file is called so."""
-    text = json.dumps(recording, separators=(",", ":")).replace("},{", "},\n{") + "\n"
-    file.write_bytes(lzma.compress(text.encode(), preset=9) if file.suffix == ".xz" else text.encode())
 
 
 def main(arguments: list[str]) -> None:
@@ -991,12 +948,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--loading", choices=LOADING, help="ask under this loading alone")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
-    told = subprocess.run([sys.executable, __file__, "--facts"], capture_output=True, text=True, check=True)
+    asked = [sys.executable, "-m", "campaigns.hardware.waits", "--facts"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True)
     recorder = Recorder(chosen.file, chosen.seconds)
-    parts = (
-        [f"{ITEMS}{part} {chosen.jobs} {chosen.items.resolve()}" for part in range(chosen.jobs)] if chosen.items else []
-    )
-    tasks = parts or chosen.task or TASKS
+    parts = range(chosen.jobs if chosen.items else 0)
+    tasks = [f"{ITEMS}{part} {chosen.jobs} {chosen.items.resolve()}" for part in parts] or chosen.task or TASKS
     with ThreadPoolExecutor(chosen.jobs) as pool:
         for done in [
             pool.submit(recorder.run, task, loading)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from campaigns.conformance import waits, waits_page
-from campaigns.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items, save
+from campaigns.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items
+from campaigns.recording import load, save
 from pytest_cudalink import emulator
 from pytest_cudalink.base.tables import read_table
 
@@ -156,7 +157,7 @@ def test_the_recorder_writes_what_was_asked(tmp_path: Path, capsys: pytest.Captu
     note("LAZY", "blocking", "waits")
     note("EAGER", "blocking", NO_TIME)
     recorder.write({"device": "a GPU"})
-    content = waits.load(tmp_path / "out.json.xz")
+    content = load(tmp_path / "out.json.xz")
     assert content["one"] == [wait_row(place="legacy"), wait_row(answers={"LAZY": [["waits", 0]]})]
     assert content["about"]["counts"] == json.loads(capsys.readouterr().out)["counts"]
     assert {name: content["about"]["counts"][name] for name in ("rows", "askings", NO_TIME)} == {
@@ -247,7 +248,7 @@ def record_with(folder: Path, *options: str) -> dict[str, Any]:
     environment = {**os.environ, **planned.environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return waits.load(file)
+    return load(file)
 
 
 def asked_rows(folder: Path, chosen: Iterable[Item]) -> dict[str, Any]:
