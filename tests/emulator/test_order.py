@@ -374,9 +374,9 @@ def test_pairs(check: Check) -> None:
     rows += [(name, program, count) for name, (program, count) in COVERED.items()]
     given = json.dumps([(name, program) for name, program, _ in rows])
     out = check(f"{HEAD}FRESH = {FRESH!r}\ninput_programs = {given!r}\n{EACH_PROGRAM}")
-    found = dict(map(json.loads, out.splitlines()))
-    assert {name: len(pairs) for name, pairs in found.items()} == {name: count for name, _, count in rows}, found
-    for name, pairs in found.items():
+    noticed = dict(map(json.loads, out.splitlines()))
+    assert {name: len(pairs) for name, pairs in noticed.items()} == {name: count for name, _, count in rows}, noticed
+    for name, pairs in noticed.items():
         places = re.findall("(?:^|, and )(.+?) (?:reads|writes|allocates|gives)", "".join(pairs[:1]))
         assert name in COVERED or not pairs or len({*places}) == 2 or "graph" in places[0], (name, pairs)
 

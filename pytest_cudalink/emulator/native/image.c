@@ -239,10 +239,10 @@ bool cl_elf_open(Elf *elf, const void *data, size_t size, char *problem, size_t 
 }
 
 enum { ELF_HEADER = 64, OSABI_AT = 7, MACHINE_AT = 18, FLAGS_AT = 48, OSABI_13 = 65, CUDA_13 = 13000 };
-/* EI_ABIVERSION, which the driver does not look at (measured: test_headers_that_a_driver_takes) */
+/* EI_ABIVERSION, which the driver does not look at (measured: test_answers) */
 enum { ABI_OF_12 = 7, ABI_OF_13 = 8 };
 
-/* The architecture in a header: the OSABI says what the flags are (measured: test_headers_that_a_driver_takes). */
+/* The architecture in a header: the OSABI says what the flags are (measured: test_answers). */
 static int arch_of_header(const uint8_t *header) {
   uint32_t flags = art_u32(header + FLAGS_AT);
   return (int)(header[OSABI_AT] == OSABI_13 ? flags >> 8 & 0xfff : flags & 0xff);
