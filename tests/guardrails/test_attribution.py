@@ -139,13 +139,6 @@ def test_the_first_of_several_cuda_h_is_named(tmp_path) -> None:
     assert fact.witness == f"CUDA_VERSION 13000 in {tmp_path}/targets/a/include/cuda.h"
 
 
-def test_no_witness(tmp_path) -> None:
-    """A file without any witness has no release, and the fact says why."""
-    fact = attribution.attribute(file(tmp_path / "deep" / "libcufft.so"))
-    assert fact.value is None
-    assert fact.witness == f"no cuda.h above {tmp_path}/deep/libcufft.so"
-
-
 @pytest.fixture
 def alone(monkeypatch) -> None:
     """Hide the cuda-toolkit of this environment, which would count for the wheels of these tests."""
@@ -401,14 +394,6 @@ def test_own_versions_in_a_folder_that_is_gone(tmp_path) -> None:
     assert attribution.attribute(str(tmp_path / "gone" / "libnvrtc.so.13")).value == (13, 0)
 
 
-@given(st.lists(st.tuples(st.integers(10, 14), st.integers(0, 19)), min_size=1), st.binary())
-def test_newest_symbol_of_any_file(tmp_path_factory, versions, noise: bytes) -> None:
-    """Whatever stands around them, the highest alias is the library's own."""
-    text = b"".join(b"\0__nvJitLinkCreate_%d_%d\0" % version for version in versions)
-    path = file(tmp_path_factory.mktemp("lib") / "libnvJitLink.so.13", noise + text + noise)
-    assert attribution.attribute(path).value == max(versions)
-
-
 def test_process_map(tmp_path) -> None:
     """Libraries are known by the stem of their file, renamed copies and deleted files too, each once."""
     maps = tmp_path / "maps"
@@ -491,14 +476,6 @@ class Nvml:
         return self._answer("shutdown")
 
 
-def test_nvml_is_balanced(monkeypatch) -> None:
-    """Every start that succeeded is followed by one end."""
-    nvml = Nvml()
-    monkeypatch.setattr(driver, "_nvml", lambda: nvml)
-    assert driver_release() == "580.65.06"
-    assert nvml.calls == ["init", "version", "shutdown"]
-
-
 @pytest.mark.parametrize(
     ("nvml", "words", "calls"),
     [
@@ -506,15 +483,12 @@ def test_nvml_is_balanced(monkeypatch) -> None:
         (Nvml(version=3), "nvmlSystemGetDriverVersion failed with 3", ["init", "version", "shutdown"]),
         (Nvml(version=3, shutdown=1), "nvmlSystemGetDriverVersion failed with 3", ["init", "version", "shutdown"]),
         (Nvml(shutdown=1), "nvmlShutdown failed with 1", ["init", "version", "shutdown"]),
-        (
-            Nvml(text=b"R\xff"),
-            "'R\ufffd' is not a driver release; write two or three numbers, such as '580.65.06'",
-            ["init", "version", "shutdown"],
-        ),
+        (Nvml(text=b"R\xff"), "'R\ufffd' is not a driver release; write two or three numbers, such as '580.65.06'",
+         ["init", "version", "shutdown"]),
     ],
-)
+)  # fmt: skip
 def test_nvml_errors(nvml: Nvml, words: str, calls: list[str], monkeypatch) -> None:
-    """An error inside wins over one at the end; that one alone surfaces; a text of another form is an error."""
+    """Each start has one end; an error inside wins over one there, which surfaces alone; another text is an error."""
     monkeypatch.setattr(driver, "_nvml", lambda: nvml)
     with pytest.raises(NvmlError) as caught:
         driver_release()
@@ -545,17 +519,17 @@ def test_driver_version_argument(value) -> None:
     assert parse_release("580.65.06") == "580.65.06"
 
 
-@pytest.mark.parametrize("value", [13, True, 13.0, (13,), "thirteen", "", b"13.0"])
-def test_wrong_driver_version(value) -> None:
-    with pytest.raises(ValueError, match=r"13\.0"):
-        parse_cuda_version(value)
-
-
-@pytest.mark.parametrize("value", [580, "580", "580.65.06.01", ""])
-def test_wrong_release(value) -> None:
-    """A release is two or three numbers in a string."""
-    with pytest.raises(ValueError, match=r"580\.65\.06"):
-        parse_release(value)
+@pytest.mark.parametrize(
+    ("parse", "said", "value"),
+    [
+        *((parse_cuda_version, r"13\.0", value) for value in (13, True, 13.0, (13,), "thirteen", "", b"13.0")),
+        *((parse_release, r"580\.65\.06", value) for value in (580, "580", "580.65.06.01", "")),
+    ],
+)
+def test_wrong_arguments(parse, said, value) -> None:
+    """A version has two numbers; a release is two or three numbers in a string."""
+    with pytest.raises(ValueError, match=said):
+        parse(value)
 
 
 UNASKED = "the CUDA version of the driver is given, its release is not"

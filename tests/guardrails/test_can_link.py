@@ -73,10 +73,8 @@ def test_instead() -> None:
         "take the driver of CUDA 13.1 or newer",
         "compile with CUDA 13.0",
     )
-    assert ask(V(14, 0), "driver", V(13, 1)).suggestion == (
-        "take the driver of CUDA 14.0 or newer",
-        "compile with CUDA 13.1",
-    )
+    further = "take the driver of CUDA 14.0 or newer", "compile with CUDA 13.1"
+    assert ask(V(14, 0), "driver", V(13, 1)).suggestion == further
     assert ask(V(13, 0), "driver", V(13, 1)).suggestion == ()
 
 

@@ -149,6 +149,7 @@ def test_a_relation_has_a_name_and_a_reason() -> None:
     assert shared_groups(cublas, cusolver) == {"dynamic-link component cublas": reason}
     reason = "with two, it is not known which one is used"
     assert shared_groups(nvrtc, item("nvrtc", "13.2")) == {"one nvrtc library only": reason}
+    assert shared_groups(*(item("ptxas", version, "binaries") for version in ("13.0", "13.2"))) == {}
 
 
 def test_a_relation_that_other_headers_make() -> None:
@@ -188,11 +189,6 @@ def test_headers_of_a_newer_major(headers, nvrtc, related: bool) -> None:
     """NVRTC compiles the headers of every release of its major, and of older majors."""
     pair = item("cudart", headers, "headers"), item("nvrtc", nvrtc)
     assert bool(archive_and_linker(*pair)) is bool(archive_and_linker(*reversed(pair))) is related
-
-
-def test_two_programs_that_nothing_relates() -> None:
-    """Only what the table speaks of must be there once."""
-    assert shared_groups(item("ptxas", "13.0", "binaries"), item("ptxas", "13.2", "binaries")) == {}
 
 
 @pytest.mark.parametrize(

@@ -41,25 +41,40 @@ def test_pipelines(producer, consumer, kind, made, read, fine: bool) -> None:
         assert judge(second, [first], driver=NEW, pipelines=[pipeline]).status == expected
 
 
-@pytest.mark.parametrize("loaded", [0, 1])
-def test_a_pipeline_is_repaired_to_what_is_loaded(loaded: int) -> None:
-    """An end that other code loaded cannot be replaced: the repair changes the other end."""
-    ends = [item("nvrtc", "13.2"), item("nvJitLink", "13.0")]
-    ends[loaded] = item(ends[loaded].name, str(ends[loaded].version), via=ALREADY_LOADED)
-    verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), *ends)
-    assert f"=={ends[loaded].version}.*" in str(verdict.fix)
+@pytest.mark.parametrize(
+    ("producer", "reader", "fix"),
+    [
+        ("nvvm 13.2", "nvJitLink 13.0", "[nvjitlink,nvvm]==13.2.*' 'nvidia-nvjitlink==13.2.*'"),
+        ("nvvm 13.0", "nvJitLink 13.2", "[nvjitlink,nvvm]==13.2.*' 'nvidia-nvjitlink==13.2.*'"),
+        ("nvrtc 13.2 loaded", "nvJitLink 13.0", "[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink==13.2.*'"),
+        ("nvrtc 13.2", "nvJitLink 13.0 loaded", "[nvjitlink,nvrtc]==13.0.*' 'nvidia-nvjitlink==13.0.*'"),
+        ("main 13.2 artifact", "nvJitLink 13.0", "[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"),
+        ("nvvm 12.7", "nvJitLink 12.6", ""),
+    ],
+)
+def test_repair_of_a_pipeline(producer: str, reader: str, fix: str) -> None:
+    """To the newer release, but to what is loaded, and by the reader of an artifact; without wheels there is advice."""
+    ends = []
+    for name, version, *how in (producer.split(), reader.split()):
+        via = ALREADY_LOADED if how == ["loaded"] else "site-packages"
+        ends.append(item(name, version, "artifacts" if how == ["artifact"] else "dynamic-libs", via=via))
+    pipeline = Pipeline("nvvm" if "nvvm" in producer else "nvrtc", "nvJitLink", "ltoir")
+    verdict = check_pipeline(pipeline, *ends)
+    advice = "" if fix else "use an installed CUDA 12.7"
+    assert (str(verdict.fix), verdict.otherwise[:26]) == (f"pip install 'cuda-toolkit{fix}" if fix else "", advice)
 
 
-@pytest.mark.parametrize("kind", ["fatbin", "LTOIR", ""])
-def test_pipeline_kinds(kind: str) -> None:
-    """A kind that has no rule is a ValueError that lists those that have."""
-    with pytest.raises(ValueError, match="known: ltoir, ptx, elf, cubin"):
-        Pipeline("nvrtc", "nvJitLink", kind)
-
-
-def test_unknown_pipeline() -> None:
-    with pytest.raises(ValueError, match=r"'nvrtc' -> 'cublas'; known: nvvm -> \*, \* -> nvvm, nvrtc -> nvJitLink, "):
-        Pipeline("nvrtc", "cublas", "ptx")
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        *((("nvrtc", "nvJitLink", kind), "known: ltoir, ptx, elf, cubin") for kind in ("fatbin", "LTOIR", "")),
+        (("nvrtc", "cublas", "ptx"), r"'nvrtc' -> 'cublas'; known: nvvm -> \*, \* -> nvvm, nvrtc -> nvJitLink, "),
+    ],
+)
+def test_pipelines_without_a_rule(ends: tuple[str, str, str], said: str) -> None:
+    """Kinds and ends that have none are a ValueError that lists those that have."""
+    with pytest.raises(ValueError, match=said):
+        Pipeline(*ends)
 
 
 def test_too_new_ltoir_speaks_as_the_linker_does() -> None:
@@ -73,46 +88,17 @@ def test_too_new_ltoir_speaks_as_the_linker_does() -> None:
     )
 
 
-def test_a_refusal_says_what_was_measured() -> None:
+def test_a_refusal_says_why_and_what_was_measured() -> None:
     """A promise may be stricter than the measurement; beyond the atlas, the rule is extrapolated; NVVM has none."""
     pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
     stricter = check_pipeline(pipeline, item("nvrtc", "12.9"), item("nvJitLink", "13.0"))
+    assert "linker is of CUDA 13.0; LTO-IR is promised to work within one major version" in stricter.message
     assert stricter.message.endswith("into a linker that is not older (measured for sm_90: works)")
     beyond = check_pipeline(pipeline, item("nvrtc", "14.0"), item("nvJitLink", "13.0"))
     assert "(not measured: CUDA 14.0 is not in the atlas of " in beyond.message
     assert (stricter.severity, beyond.severity) == ("warning", "error")
-    nvvm = check_pipeline(Pipeline("nvvm", "nvJitLink", "ltoir"), item("nvvm", "12.9"), item("nvJitLink", "13.0"))
-    assert "measured" not in nvvm.message
-
-
-def test_the_reason_of_the_rule_is_in_the_refusal() -> None:
-    """A rule other than "not older" says why, also for two releases of one major."""
-    exact = check_pipeline(Pipeline("nvvm", "nvJitLink", "ptx"), item("nvvm", "13.0"), item("nvJitLink", "13.2"))
-    assert exact.message.endswith("linker is of CUDA 13.2; NVVM's output is for the tools of its own release")
-    majors = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), item("nvrtc", "12.9"), item("nvJitLink", "13.0"))
-    assert "linker is of CUDA 13.0; LTO-IR is promised to work within one major version" in majors.message
-
-
-def test_a_pipeline_is_repaired_to_the_newer_release() -> None:
-    """Whichever end it is; with a command there is no other advice."""
-    pipeline = Pipeline("nvvm", "nvJitLink", "ptx")
-    for made, read in (("13.2", "13.0"), ("13.0", "13.2")):
-        verdict = check_pipeline(pipeline, item("nvvm", made), item("nvJitLink", read))
-        assert str(verdict.fix) == "pip install 'cuda-toolkit[nvjitlink,nvvm]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
-        assert verdict.otherwise == ""
-
-
-def test_a_pipeline_without_wheels_has_advice() -> None:
-    """No wheel is of CUDA 12.7: the advice takes the place of the command."""
-    verdict = check_pipeline(Pipeline("nvvm", "nvJitLink", "ptx"), item("nvvm", "12.7"), item("nvJitLink", "12.6"))
-    assert (str(verdict.fix), verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
-
-
-def test_an_artifact_is_repaired_by_its_reader() -> None:
-    """An artifact exists already: the command installs the reader of its release, and no producer."""
-    artifact = item("main", "13.2", "artifacts", via="the linker's inputs")
-    verdict = check_pipeline(Pipeline("nvrtc", "nvJitLink", "ltoir"), artifact, item("nvJitLink", "13.0"))
-    assert str(verdict.fix) == "pip install 'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
+    nvvm = check_pipeline(Pipeline("nvvm", "nvJitLink", "ltoir"), item("nvvm", "13.0"), item("nvJitLink", "13.2"))
+    assert nvvm.message.endswith("linker is of CUDA 13.2; NVVM's output is for the tools of its own release")
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,8 @@ def test_every_place(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert library is not None, path
         assert (library.soname, library.place, library.owner) == (path.name, place, "")
         assert (library.version, library.witness) == (version, witness.format(path)), path
+    other = LoadedObject("/usr/lib/libcurl.so.4", "libcurl.so.4", ())
+    assert provenance.describe(other, [other], ()) is None
 
 
 def test_a_link_to_a_wheel(site, tmp_path) -> None:
@@ -173,12 +175,6 @@ def test_what_a_loaded_runtime_says(number, code: int, version: str, monkeypatch
     assert library.version == version
     assert not version or library.witness == "cudaRuntimeGetVersion of the loaded library"
     assert described("/x/libnvrtc.so.13").version == ""
-
-
-def test_other_libraries() -> None:
-    loaded = LoadedObject("/usr/lib/libcurl.so.4", "libcurl.so.4", ())
-
-    assert provenance.describe(loaded, [loaded], ()) is None
 
 
 def test_every_name_of_the_table_is_a_candidate() -> None:
@@ -264,7 +260,6 @@ def test_opened_by_this_plugin() -> None:
         (library(version="13.0"), library(version="13.2"), "minors"),
         (library(version="13.0"), library(version="13.0", place="system"), ""),
         (library(version="13.0"), library("libnvrtc", version="13.2"), ""),
-        (library(version="13.0"), library(version="13.0"), ""),
         (library("libcuda", "12.9", "driver"), library("libcuda", "13.0", "emulated"), ""),
         (library(version="13.0"), library(version="", place="system"), ""),
         (library(version="12.9", path="/x/a.so"), library(version="13.0", path="/x/a.so"), ""),

@@ -116,20 +116,15 @@ def test_repair_up_to_a_release(version: str, command: str) -> None:
 
 
 def test_wheels_of_a_newer_major_go_first() -> None:
-    items = [
-        replace(item("nvrtc", "13.0"), wheel="new"),
-        replace(item("cudart", "12.8"), wheel="same"),
-        replace(item("cufft", "11.8"), wheel="old"),
-        replace(item("curand", None), wheel="unknown"),
-        item("nvJitLink", "13.0"),
-    ]
-    assert str(repair(items, CudaVersion(12, 9))).startswith("pip uninstall -y new && pip install ")
-
-
-def test_several_wheels_go_in_the_order_of_their_names() -> None:
-    """So that the command is the same in every run."""
-    names = ["f", "b", "d", "a", "c", "e"]
-    items = [replace(item("nvrtc", "13.0"), wheel=name) for name in names]
+    """In the order of their names, so that the command is the same in every run."""
+    items = [replace(item("nvrtc", "13.0"), wheel=name) for name in "fbdace"]
+    others = (
+        ("cudart", "12.8", "same"),
+        ("cufft", "11.8", "old"),
+        ("curand", None, "unknown"),
+        ("nvJitLink", "13.0", ""),
+    )
+    items += [replace(item(name, version), wheel=wheel) for name, version, wheel in others]
     assert str(repair(items, CudaVersion(12, 9))).startswith("pip uninstall -y a b c d e f && pip install ")
 
 
