@@ -48,24 +48,6 @@ from pytest_cudalink.environment.loader_search import expanded
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
-
-def test_wheel_that_needs_one_major(cuda_library, built, make_wheel) -> None:
-    """A wheel linked with CUDA 12 names the library, the file that pulls it in, and the symbols with their version."""
-    calls = {"libcudart.so.12": "cudaMalloc", "libnvJitLink.so.12": "__nvJitLinkCreate_12_9"}
-    user = built("libuse.so", {cuda_library(name, symbol): symbol for name, symbol in calls.items()})
-    files = {"pkg/libuse.so": user, "pkg/libother.so": built("libother.so", {}), "pkg/__init__.py": b""}
-    requires = "nvidia-cuda-runtime-cu12", "nvidia-nvjitlink-cu12>=12.9"
-    audited = audit(make_wheel("x-1-py3-none-any.whl", files, *requires))
-    assert audited.majors == ("12",)
-    assert audited.libraries == dict.fromkeys(calls, ("pkg/libuse.so",))
-    by_path = {file.path: file for file in audited.files}
-    assert by_path["pkg/libother.so"].majors == ("11", "12", "13", "none")
-    symbols = [dependency.symbols for dependency in by_path["pkg/libuse.so"].dependencies]
-    assert symbols == [(f"{symbol}@{name}",) for name, symbol in calls.items()]
-    assert audited.errors == ()
-    assert audited.lacking(["12", "13", "none"]) == dict.fromkeys(("13", "none"), tuple(calls))
-
-
 USES = "extern int cudaMalloc(); int f(void) { return cudaMalloc(); }"
 
 
@@ -925,11 +907,8 @@ def test_audit_as_data() -> None:
     assert (plain["path"], plain["majors"], plain["libraries"]) == ("x.whl", ("12",), {CUDART: ("a.so",)})
     assert plain["suggestions"] == {"libcudart (CUDA 12)": audited.suggestions["libcudart (CUDA 12)"]}
     (group,) = plain["device_code"]
-    assert (group["paths"], next(iter(group["answers"])), group["answers"]["sm_80"]["12.0"]) == (
-        ["a.so"],
-        "sm_70",
-        "native",
-    )
+    answers = group["answers"]
+    assert (group["paths"], next(iter(answers)), answers["sm_80"]["12.0"]) == (["a.so"], "sm_70", "native")
     assert replace(audited, device_code=None).to_json()["device_code"] == []
     assert Audit("x", (), (), ()).to_json()["suggestions"] == {}
 
@@ -944,11 +923,8 @@ def test_what_is_not_audited() -> None:
     opened = {"a.py": (OpenedLibrary("libnvrtc.so.12", demanded=True),)}
     damaged = {"libcudnn.so.9": (OpenedLibrary("libcudnn_ops.so.9"),)}
     assert said(judged({}, opened=damaged), "unprovided") == []
-    for more in (
-        {"opened": opened},
-        {"ltoir": {"a": Needs(CudaVersion(12, 0))}},
-        {"findings": [Finding("error", "", place="", kind="")]},
-    ):
+    fault, ltoir = Finding("error", "", place="", kind=""), {"a": Needs(CudaVersion(12, 0))}
+    for more in ({"opened": opened}, {"ltoir": ltoir}, {"findings": [fault]}):
         assert audit_scan(Scan("folder", **more)).majors == EVERY
 
 
@@ -993,9 +969,5 @@ def test_what_the_loader_takes(elves: dict[str, LoadableLibrary], expected: dict
 
 def test_who_loads_a_file() -> None:
     """The nearest first, each once, in the order of their names."""
-    assert loaded_by("d", {"d": {"c", "b", "d"}, "c": {"a"}, "b": {"a", "e"}, "a": {"d"}, "e": set()}) == [
-        "b",
-        "c",
-        "a",
-        "e",
-    ]
+    loaders = {"d": {"c", "b", "d"}, "c": {"a"}, "b": {"a", "e"}, "a": {"d"}, "e": set()}
+    assert loaded_by("d", loaders) == [*"bcae"]

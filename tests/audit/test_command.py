@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import pytest
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.device_code import assemble, device_code
 from pytest_cudalink.cli import main
 from pytest_cudalink.emulator.worker import WorkerAnswer
@@ -91,14 +90,11 @@ def test_required_architectures_without_device_code(user, capsys) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("k.ptx", b""),
         ("k.ptx", b".version 99999999999999999999.9\n.target sm_80\n"),
         ("k.ptx", b".version 8.0\n.target sm_" + b"9" * 5000 + b"\n"),
-        ("k.cubin", b"\x7fELF"),
         ("k.FATBIN", b"PK\3\4"),
-        ("k.ltoir", b"\0" * 100),
     ],
-    ids=["empty", "isa", "target", "cut-off", "not-a-fatbin", "zeros"],
+    ids=["isa", "target", "not-a-fatbin"],
 )
 def test_file_of_device_code_without_any(name, content, tmp_path, capsys) -> None:
     """A file whose name promises device code, and which has none, is a fault and not a pass."""
@@ -106,9 +102,8 @@ def test_file_of_device_code_without_any(name, content, tmp_path, capsys) -> Non
     (tmp_path / "notes.txt").write_bytes(content)
     assert main(["audit", str(tmp_path), "--gpu", "L4"]) == 1
     said = [line for line in capsys.readouterr().out.splitlines() if "unreadable" in line]
-    assert said == [
-        f"  unreadable: {name}: has no device code that can be read; expected some, as its name says: build it again"
-    ]
+    fault = "has no device code that can be read; expected some, as its name says: build it again"
+    assert said == [f"  unreadable: {name}: {fault}"]
 
 
 def test_folder_of_wheels(user, make_wheel, tmp_path, capsys) -> None:
@@ -371,28 +366,6 @@ def test_table_on_the_page(capsys) -> None:
     assert capsys.readouterr().out.partition("none.fatbin: ")[2] == shown[1]
     assert main(["audit", str(DATA / "device_code/none.fatbin"), "--gpu=sm_88"]) == 0  # of no GPU with a name
     assert "\n    sm_88   no driver  native\n" in capsys.readouterr().out
-
-
-# -- METADATA
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "nvidia-cuda-runtime>=" + "9" * 6000,
-        "nvidia-cuda-runtime<14,>=" + "9" * 6000,
-        "nvidia-cuda-runtime >> 13",
-        "nvidia-cuda-runtime; " + "(" * 5000 + "os_name == 'nt'" + ")" * 5000,
-    ],
-    ids=["huge", "huge-second", "syntax", "nested"],
-)
-def test_invalid_requirement(line, user, make_wheel) -> None:
-    """A requirement on CUDA's that cannot be compared is a finding; the audit goes on."""
-    audited = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user}, line))
-    assert [finding.kind for finding in audited.errors] == ["metadata", "undeclared"]
-    assert audited.errors[0].place == "x-1.dist-info/METADATA"
-    assert "expected NAME[EXTRAS] SPECIFIER; MARKER" in audited.errors[0].what
-    assert len(audited.errors[0].what) < 200
 
 
 # -- what is said

@@ -248,33 +248,15 @@ def test_pin_against_measured_floor(made) -> None:
 def test_pair_through_an_extra(made) -> None:
     """A pin that torch makes through an extra of cuda-toolkit is torch's; extras that nothing requires do not count."""
     made.wheel("nvidia-nvjitlink", "13.0.88")
-    made.wheel(
-        "cuda-toolkit",
-        "13.0.2",
-        'nvidia-nvjitlink==13.0.88.*; extra == "nvjitlink"',
-        'nvidia-cufft==1; extra == "cufft"',
-    )
+    pins = 'nvidia-nvjitlink==13.0.88.*; extra == "nvjitlink"', 'nvidia-cufft==1; extra == "cufft"'
+    made.wheel("cuda-toolkit", "13.0.2", *pins)
     made.wheel("torch", "2.12.0", 'cuda-toolkit[nvjitlink]==13.0.2; platform_system == "Linux"')
     assert made.audit().findings == ()
     made.wheel("libcudf-cu13", "26.8.0", "nvidia-nvjitlink>=13.1,<14")
     (finding,) = made.audit().findings
-    assert (
-        "expected ==13.0.88.* (cuda-toolkit 13.0.2, for torch 2.12.0) and <14,>=13.1 (libcudf-cu13 26.8.0)"
-        in finding.what
-    )
+    pin = "==13.0.88.* (cuda-toolkit 13.0.2, for torch 2.12.0)"
+    assert f"expected {pin} and <14,>=13.1 (libcudf-cu13 26.8.0)" in finding.what
     assert str(finding.fix).endswith("install --upgrade torch libcudf-cu13")
-
-
-def test_installed_version_and_missing(made) -> None:
-    """A version that is not accepted, and a distribution that is not there, each with the command of its manager."""
-    made.wheel("nvidia-nvjitlink-cu12", "12.4.127", installer="uv")
-    made.wheel("a", "1", "nvidia-nvjitlink-cu12>=12.6", "nvidia-cuda-nvrtc-cu12~=12.6", "numpy>=99")
-    made.wheel("b", "2", "nvidia-nvjitlink-cu12<13", 'nvidia-cufft-cu12==1; sys_platform == "win32"')
-    missing, wrong = sorted(made.audit().findings, key=lambda finding: finding.kind)
-    assert missing.what == "nvidia-cuda-nvrtc-cu12 is missing; expected ~=12.6 (a 1)"
-    assert str(missing.fix) == f"pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
-    assert wrong.what == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
-    assert str(wrong.fix) == f"uv pip install --python {made.prefix} 'nvidia-nvjitlink-cu12>=12.6,<13'"
 
 
 # -- sound environments
@@ -316,42 +298,14 @@ def test_the_environment_of_this_process() -> None:
     assert audited.seconds < 60  # 0.1 s on two idle cores
 
 
-# -- places
-
-
-# -- editable installs
-
-
-# -- conda
-
-
-@pytest.mark.parametrize(
-    ("depends", "constrains", "texts"),
-    [
-        (("libnvjitlink >=12.9",), (), ["libnvjitlink is 12.8.93; expected >=12.9 (x 1)"]),
-        (("cuda-nvrtc 12.8.*",), (), ["cuda-nvrtc is missing; expected 12.8.* (x 1)"]),
-        ((), ("libnvjitlink <12.8",), ["libnvjitlink is 12.8.93; expected <12.8 (x 1)"]),
-        ((), ("cuda-nvrtc <12.8",), []),
-        (("__cuda >=13.1",), (), ["__cuda is 13.0; expected >=13.1 (x 1)"]),
-        (("__cuda",), (), []),
-        (("libnvjitlink 12.8.93 h0_0", "cuda-version =12.8"), (), []),
-        (("libnvjitlink 12.8.93 h1_0",), (), ["libnvjitlink is 12.8.93; expected ==12.8.93 (x 1)"]),
-    ],
-)
-def test_conda_specifications(depends, constrains, texts, made) -> None:
-    """Each kind of requirement of a conda package, with what conda says of it."""
-    made.conda("cuda-version", "12.8")
-    made.conda("libnvjitlink", "12.8.93", "cuda-version >=12.8,<12.9.0a0")
-    made.conda("x", "1", *depends, constrains=constrains)
-    assert [finding.what for finding in made.audit().findings] == texts
-
-
 def test_conda_without_its_rules(made, monkeypatch) -> None:
-    """Without py-rattler conda's requirements are not judged, and that is said."""
-    made.conda("x", "1", "cuda-version >=12.9")
+    """Without py-rattler conda's requirements are not judged, and that is said where there are some on CUDA's."""
+    made.conda("x", "1", "libcurl >=8")
     monkeypatch.setitem(sys.modules, "rattler", None)
     conda.rules.cache_clear()
     try:
+        assert made.audit().unreadable == ()
+        made.conda("y", "1", "cuda-version >=12.9")
         audited = made.audit()
     finally:
         conda.rules.cache_clear()
@@ -371,17 +325,13 @@ CONDA = "conda-meta/x-1-h0_0.json"
     [
         (METADATA, None),
         (METADATA, "Name: x; rm -rf $HOME \x1b[31m\nVersion: 1\n"),
-        (METADATA, "Name: nvidia-x\nVersion: twelve\x1b[0m\n"),
-        (METADATA, "Name: x\nVersion: 1\nRequires-Dist: nvidia-y ==\n"),
         (METADATA, f"Name: x\nVersion: 1\nRequires-Dist: nvidia-y<2,>={'9' * 6000}\n"),
         (LIBRARY, "\x7fELF\2\1"),
-        (CONDA, "[]"),
-        (CONDA, '{"name": 7}'),
         (CONDA, '{"name": "x'),
         (CONDA, "[" * 100_000),
         (CONDA, '{"name": "x", "version": "1", "depends": ["cuda-version >=)"]}'),
     ],
-    ids=range(11),
+    ids=range(7),
 )
 @pytest.mark.usefixtures("_alone")
 def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> None:
@@ -400,12 +350,6 @@ def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> No
     assert str(made.prefix) in line
     assert "again" in line
     assert "\x1b" not in output
-
-
-def test_leftovers_of_pip_do_not_count(made) -> None:
-    """Folders that pip renames before it removes them are not distributions."""
-    made.wheel("x", "1").rename(made.site / "~-1.dist-info")
-    assert (made.audit().distributions, made.audit().exit_code) == (0, 0)
 
 
 @settings(max_examples=60, deadline=None)

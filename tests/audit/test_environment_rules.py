@@ -422,13 +422,9 @@ RANGES = ",".join(f"!=1.{n}" for n in range(80))
          [f">=12 (a 1): {NVRTC} True", "any version (a 1): nvidia-cufft-cu12 None"], []),
         ([installed("a 1", f"{NVRTC}>=12", manager="conda"), installed("b 1", f"{NVRTC}>=12", manager="uv")],
          [f">=12 (b 1): {NVRTC} None"], []),
-        ([installed("a 1", "middle[cu]"), installed("middle 2", f"{NVRTC}; extra == 'cu'", "nvidia-x; extra == 'no'")],
-         [f"any version (middle 2, for a 1): {NVRTC} None"], []),
-        ([installed("middle 2", f"{NVRTC}; extra == 'All_of-it'"),
+        ([installed("middle 2", f"{NVRTC}; extra == 'All_of-it'", "nvidia-x; extra == 'no'"),
           *(installed(f"{name} 1", "middle[all-of-it]") for name in "dbca")],
          [f"any version (middle 2, for a 1, b 1, c 1): {NVRTC} None"], []),
-        ([installed("a 1", "b[x]"), installed("b 1", "c[y]; extra == 'x'"), installed("c 1", f"{NVRTC}; extra == 'y'")],
-         [f"any version (c 1, for b 1): {NVRTC} None"], []),
         ([installed("b 1", "c[Y_z]; extra == 'x'"), installed("a 1", "b[x]"),
           installed("c 1", f"{NVRTC}; extra == 'y-z'")], [f"any version (c 1, for b 1): {NVRTC} None"], []),
         ([installed("c 1", f"{NVRTC}; extra == 'y'"), installed("b 1", "c[y]; extra == 'x'")], [], []),
@@ -471,7 +467,6 @@ def test_evidence_of_a_requirement() -> None:
         (["cp312-abi3-macosx_11_0_arm64", "cp312-cp312-manylinux_2_28_aarch64"], False, "darwin arm64 3.12"),
         (["py3-none-any", "cp311-cp311-win_arm64", "cp312-cp312-win_amd64"], False, "win32 AMD64 3.12"),
         (["cp311-cp311-win_arm64"], False, "linux s390x 3.12"),
-        (["py3-none-any"], False, "linux s390x 3.12"),
     ],
 )
 def test_the_target_of_an_environment(
@@ -656,7 +651,6 @@ def test_copies(made: Faked) -> None:
         (("nixl-cu12", "nixl-cu13"), ("ep/a.py",), "same", None),
         (("a", "b"), ("ep/a.py", "ep/_c.so"), "", "error @/ep/_c.so and 1 more are installed by a 1 and b 1 with"),
         (("a", "b"), ("tests/__init__.py",), "", "note @/tests/__init__.py is installed by a 1 and b 1 with"),
-        (("a", "b"), ("../../bin/tool",), "", "note @@/bin/tool is installed by"),
         (("mine-cuda12x", "mine-cuda13x"), ("m.py",), "", "error @/m.py is installed by"),
     ],
 )
@@ -668,7 +662,7 @@ def test_files_of_two_distributions(made: Faked, names, files, digest, expected)
     texts = [f"{finding.severity} {finding.what}" for finding in findings]
     assert [bool(finding.fix) for finding in findings] == [finding.severity == "error" for finding in findings]
     assert all(finding.fix or finding.otherwise == "nothing, if no program imports this file" for finding in findings)
-    wanted = (expected or "").replace("@@", str(made.prefix / "lib")).replace("@", str(made.site))
+    wanted = (expected or "").replace("@", str(made.site))
     assert [text.startswith(wanted) for text in texts] == ([True] if expected else []), texts
 
 
@@ -677,7 +671,6 @@ def test_files_of_two_distributions(made: Faked, names, files, digest, expected)
     [
         (("nccl-cu12",), b"cu12", "note"),
         (("nccl-cu12",), b"cu11", "error"),
-        (("nccl-cu11",), b"cu12", "error"),
         (("nccl-cu11", "nccl-cu12"), b"cu12", "error"),
         ((), b"cu12", "error"),
         (("nccl-cu12",), None, "error"),
@@ -707,7 +700,6 @@ def test_a_variant_that_nothing_requires(made: Faked, requires, content, severit
         ("libx.so", b"cu12", "x-cu12 1", "12.8", "note"),
         ("libx.so", b"????", "x-cu12 1", "13.2", "error"),
         ("libx.so", b"cu13", "x-cu12 2", "13.2", "error"),
-        ("x.cpython-311-x86_64-linux-gnu.so", b"cu13", "x-cu12 1", "13.2", "error"),
         ("_core.so", b"cu13", "x-cu12 1", "13.2", "error"),
         ("x.h", b"cu13", "x-cu12 1", "13.2", "error"),
         ("libx.so", b"cu13", "y-cu12 1", "13.2", "error"),  # no variant of it
@@ -999,7 +991,6 @@ def test_advice_where_conda_has_no_such_package(made: Faked) -> None:
 @pytest.mark.parametrize(
     ("stem", "owner", "release"),
     [
-        ("libnvJitLink", "pip nvidia-nvjitlink-cu12 12.8.93", "12.8"),
         ("libnvJitLink", "pip nvidia-nvjitlink 13.0.88", "13.0"),
         ("libnvJitLink", "conda libnvjitlink 12.9.86", "12.9"),
         ("libnvJitLink", "pip torch 12.9.86", None),
@@ -1011,12 +1002,10 @@ def test_advice_where_conda_has_no_such_package(made: Faked) -> None:
         ("libcublas", "conda libcublas 99.9", None),
         ("libcublas", "pip torch 12.8.4.1", None),
         ("libcupti", "conda cuda-cupti 12.9", "12.9"),
-        ("libcupti", "conda cuda-cupti 12.9.86", "12.9"),
         ("libcupti", "conda cuda-cupti 12.9a", None),
         ("libcupti", "conda cuda-cupti 12345.9", None),
         ("libcupti", "pip cuda-cupti 12.9.86", None),
         ("libnvrtc", "pip nvidia-cuda-nvrtc-cu12 12.9.x", "12.9"),
-        ("libnvrtc", "pip torch 12.9.x", None),
         ("libcudnn", "conda cudnn 9.1", None),
     ],
 )
@@ -1327,19 +1316,6 @@ def test_driver_of_conda(variable: str | None, driver: object, told: list[str], 
     audited = made.audit()
     assert [finding.what.partition(";")[0] for finding in audited.findings] == told
     assert audited.unreadable == ()
-
-
-def test_conda_records(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged record is named; conda's rules are missed only where a package asks something of CUDA's."""
-    made.conda("x", "1", "libcurl >=8")
-    made.conda("damaged", "1").write_text("[]", encoding="utf-8")
-    monkeypatch.setitem(sys.modules, "rattler", None)
-    conda.rules.cache_clear()
-    try:
-        (fault,) = made.audit().unreadable
-    finally:
-        conda.rules.cache_clear()
-    assert Path(fault.path).name == "damaged-1-h0_0.json"
 
 
 RECORD = {"name": "x", "version": "1", "build": "h0_0", "build_number": 3, "depends": ["a"], "constrains": ["b"]}

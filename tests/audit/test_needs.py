@@ -61,25 +61,15 @@ def test_a_linker_inside(tmp_path) -> None:
     assert how("NVJITLINK_TRACE_MESSAGES", "libnvJitLink.so.12") == ["ltoir", "opened"]
 
 
-def test_a_table_that_begins_is_no_floor(cuda_library, built, tmp_path, capsys) -> None:
-    """What the first known release has may be older: neither a driver nor LTO-IR is said to be of CUDA 12.0."""
+def test_a_table_that_begins_is_no_floor(cuda_library, built, capsys) -> None:
+    """What the first known release has may be older: a driver is not said to be of CUDA 12.0 at least."""
     driver = cuda_library("libcuda.so.1", "cuInit", node=None)
-    (linked, symbols) = needs_of(path := built("a.so", {driver: "cuInit"}))
-    assert (linked.how, symbols.floor) == ("linked", None)
-    assert symbols.evidence == "wants cuInit of CUDA 12.0 or older"
-    assert main(["audit", str(path)]) == 0
+    assert main(["audit", str(built("a.so", {driver: "cuInit"}))]) == 0
     assert "at least" not in capsys.readouterr().out
-    header = bytearray(64)
-    header[:8] = b"\xed\x43\x4e\x7f\x01\x39\x02\x01"
-    header[16:20] = (64).to_bytes(4, "little")
-    header[26:28] = (750).to_bytes(2, "little")
-    (tmp_path / "kernels.ltoir").write_bytes(bytes(header))
-    assert {need.evidence for need in needs_of(tmp_path) if need.how == "ltoir"} == {"has LTO-IR of CUDA 12.0 or older"}
 
 
 SOURCES = [
     ('import ctypes\nctypes.CDLL("libnvrtc.so.12")', {("libnvrtc.so.12", True)}),
-    ('import ctypes\nctypes.cdll.LoadLibrary("libcudart.so.12")', {("libcudart.so.12", True)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept OSError:\n    pass', {("libcufile.so.0", False)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept (ImportError, OSError):\n    pass', {("libcufile.so.0", False)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept:\n    pass', {("libcufile.so.0", False)}),
@@ -127,7 +117,6 @@ NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
         (b"CDLL(" + b"(" * 100_000 + b")" * 100_000 + b")", "note", "cannot read it"),
         (NAMED + b"x = " + b"-" * 200_000 + b"1", "error", "cannot read it"),
         (NAMED + b"x = '\xff'", "error", "cannot read it (UnicodeDecodeError)"),
-        (NAMED + b"\0", "error", "cannot read it"),
         (NAMED + b"#" * (4 << 20), "error", "has more than 4 MiB"),
         (b"#" * (8 << 20) + b"\n" + NAMED, "error", "has more than 4 MiB"),
         (b"#" * ((4 << 20) - 40) + b"\n" + NAMED, "error", "has more than 4 MiB"),
@@ -138,12 +127,11 @@ NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
         (b"\n \f# vim: fileencoding=rot13 :\n", "error", "its encoding is 'rot13'"),
         (b"# coding: " + b"a" * 900, "error", f"its encoding is '{'a' * 40}'"),
         (b"x = 1\n# coding: punycode\n", None, ""),
-        (b"# a\n# b\n# coding: punycode\n", None, ""),
         (b"print load_nvidia_dynamic_lib('cudart'), 'libfoo.so'\n", "error", "cannot read it"),
         (b"print CDLL('cudart64_12.dll')\n", "error", "cannot read it"),
         (b"print CDLL('libcudart.so.12'), 'libfoo.so'\n", "error", "cannot read it"),
     ],
-    ids=range(22),
+    ids=range(20),
 )
 def test_unreadable_sources(source: bytes, severity: str | None, said: str) -> None:
     """A source that may open a library, and that cannot be read, is an error if it can be one of CUDA's."""
@@ -261,18 +249,6 @@ def test_no_codec_of_a_file_is_run(make_wheel, monkeypatch) -> None:
         codecs.unregister(search)
     assert [error.kind for error in audited.errors] == ["unreadable"]
     assert asked == []
-
-
-def test_jitify(make_wheel, tmp_path) -> None:
-    """A library that opens nvJitLink through jitify needs the release that compiled its device code."""
-    cubin = Path(__file__).parents[1] / "data/artifacts/12.9/user.cubin"
-    source = (
-        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{cubin}\\"\\n.previous");\n'
-        'const char *names[] = {"libnvJitLink.so.", " is too old; it is version ", ", need at least version "};'
-    )
-    library = compile_c(tmp_path / "libx.so", source)
-    needs = needs_of(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))
-    assert summary(needs) == {("libnvJitLink", 12, "opened", "12.9"), ("libnvJitLink", 12, "opened", "")}
 
 
 # -- what was read is judged, without files
