@@ -191,11 +191,9 @@ FIRST, THIRD, FOURTH, RELOCATIONS = (TABLE + 64 * number for number in (1, 3, 4,
         (4, "<B", 1, "64-bit"),
         (40, "<Q", 1 << 40, "section table ends at byte"),
         (58, "<H", 40, "section headers of 40 bytes"),
-        (60, "<H", 0xFF00, "section table ends at byte"),
         (62, "<H", 3, "which is not a string table"),
         (TABLE + 4, "<I", 1, "section 0 has type 1"),
         (FIRST + 24, "<Q", 1 << 33, "ends at byte"),
-        (THIRD + 40, "<I", 900, "refers to section 900"),
         (THIRD + 40, "<I", COUNT, "refers to section"),
         (THIRD + 56, "<Q", 7, "in entries of 7"),
         (THIRD + 44, "<I", 900, "first global symbol 900"),
@@ -217,10 +215,8 @@ def test_segments_are_aligned_to_powers_of_two(align: int) -> None:
     """A segment with another alignment is refused; zero and one mean none."""
     image = SAMPLES["13.0/linked.cubin"]
     first = struct.unpack_from("<Q", image, 32)[0]
-    assert (
-        f"segment 0 has alignment {align}, not a power of two"
-        in inspect(field(image, first + 48, "<Q", align)).problems[0]
-    )
+    (problem,) = inspect(field(image, first + 48, "<Q", align)).problems
+    assert f"segment 0 has alignment {align}, not a power of two" in problem
     for none in (0, 1):
         assert inspect(field(image, first + 48, "<Q", none)).problems == ()
 
@@ -255,21 +251,12 @@ def test_the_note_that_the_flags_name(name: str) -> None:
         (".nv.capmerc.text.user_transform", "content", 8, "<I", 1 << 24, "has count 16777216, .text."),
         (".nv.merc.debug_frame", "content", 12, "<Q", 1 << 16, "common information at byte 0x10000"),
         (".nv.merc.rela.debug_frame", "header", 56, "<Q", 7, "in entries of 7"),
-        (
-            ".nv.merc.rela.debug_frame",
-            "content",
-            32,
-            "<I",
-            0x10000,
-            ": .nv.merc.rela.debug_frame: entry 1 has relocation",
-        ),
-        (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x17F02, "relocation type 0x17f02"),
+        (".nv.merc.rela.debug_frame", "content", 32, "<I", 0x17F02, "frame: entry 1 has relocation type 0x17f02"),
         (".nv.merc.rela.debug_frame", "content", 36, "<I", 0, "refers to no symbol"),
         (".nv.merc.nv.info", "content", 1, "<B", 0, "no register count for user_transform"),
         (".nv.merc.nv.info", "content", 8, "<I", 0, "0 registers for user_transform"),
         (".nv.merc.symtab", "header", 4, "<I", 2, "more than one symbol table"),
         (".nv.merc.symtab", "last symbol", 4, "<B", 0x11, "is not a function"),
-        (".nv.merc.symtab", "last symbol", 4, "<B", 0x22, "is not that of .symtab"),
         (".nv.merc.symtab", "last symbol", 6, "<H", 0, "lies in section 0"),
         (".nv.merc.symtab", "last symbol", 8, "<Q", 256, "is not that of .symtab"),
         # nvJitLink dies where the word that says where the count follows has other bits than compilers write
@@ -327,10 +314,7 @@ def test_tables_of_names_without_alignment() -> None:
         (SAMPLES["13.0/main.ltoir"][:20], "LTO-IR header"),
         (SAMPLES["13.0/main.ltoir"][:-1], "32-bit words"),
         (field(SAMPLES["13.0/main.ltoir"], 16, "<I", 2516), "code starts at byte 2516, the image has 2516"),
-        (
-            field(SAMPLES["nvcc/user.fatbin"], 24, "<Q", 1 << 20),
-            "fatbin entry ends at byte 1048640, the image has 1256",
-        ),
+        (field(SAMPLES["nvcc/user.fatbin"], 24, "<Q", 1 << 20), "entry ends at byte 1048640, the image has 1256"),
         (field(SAMPLES["12.9/main.cubin"], 49, "<B", 0x45), "damaged cubin: .*no CUDA release sets 0x4000"),
         (field(CUBIN, places(CUBIN, ".rela.text.apply_transform")["header"] + 56, "<Q", 7), "in entries of 7"),
         (b".version 9.0\n.target sm_90\n\0.visible", "NUL at byte"),
@@ -398,9 +382,7 @@ def test_a_cubin_of_tileiras() -> None:
         (TILE[:11], "Tile IR header ends at byte 12, the image has 11"),
         (TILE[:7] + b"\1" + TILE[8:], "does not end with NUL"),
         (field(TILE, 8, "<H", 13), "of version 13.0; the first one is 13.1"),
-        (field(TILE, 8, "<H", 9 << 8 | 12), "of version 12.9"),
         (field(TILE, 10, "<H", 2), "unknown version tag 0x2"),
-        (field(TILE, 14, "<B", 0), "at byte 12 is aligned to 0 bytes"),
         (field(TILE, 14, "<B", 3), "at byte 12 is aligned to 3 bytes"),
         (TILE[:13] + b"\xff" * 9 + TILE[22:], "at byte 12 has no whole header"),
         (TILE[:13], "at byte 12 has no whole header"),

@@ -315,15 +315,8 @@ def test_libraries_of_a_record(write, tmp_path: Path) -> None:
     ]  # fmt: skip
     write("v/site/x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
     write("v/site/x-1.dist-info/RECORD", "\n".join(rows))
-    for path in (
-        "v/site/x/a.so",
-        "v/site/x/b,c.so.1",
-        "lib/d.dll",
-        "v/site/x/e.py",
-        "v/site/x/f.pyd",
-        "v/site/x/folder.so/x",
-    ):
-        write(path)
+    for path in ("site/x/a.so", "site/x/b,c.so.1", "../lib/d.dll", "site/x/e.py", "site/x/f.pyd", "site/x/folder.so/x"):
+        write(f"v/{path}")
     assert files(tmp_path / "v/site") == ["x/a.so", "x/b,c.so.1", "../../lib/d.dll", "x/f.pyd"]
     ((distribution,), _) = read(tmp_path / "v/site", files=False)
     assert distribution.files == ()
@@ -342,16 +335,12 @@ def test_damaged_record(write, tmp_path: Path) -> None:
 
 def test_installed_files_of_an_egg(write, tmp_path: Path) -> None:
     """Their paths are relative to the folder of the metadata."""
-    write("site-packages/x-1.egg-info/PKG-INFO", "Name: x\nVersion: 1\n")
-    write("site-packages/x-1.egg-info/installed-files.txt", "../x/a.so\n../x/a.py\n")
-    write("site-packages/x/a.so")
-    write("site-packages/x/other.so")
-    assert files(tmp_path / "site-packages") == ["x/a.so"]
-    write("plain/x-1.egg-info/PKG-INFO", "Name: x\nVersion: 1\n")
-    write("plain/x-1.egg-info/installed-files.txt", "../x/a.so\n")
-    write("plain/x/a.so")
-    write("plain/x/other.so")
-    assert files(tmp_path / "plain") == ["x/a.so"]
+    for folder in ("site-packages", "plain"):
+        write(f"{folder}/x-1.egg-info/PKG-INFO", "Name: x\nVersion: 1\n")
+        write(f"{folder}/x-1.egg-info/installed-files.txt", "../x/a.so\n../x/a.py\n")
+        write(f"{folder}/x/a.so")
+        write(f"{folder}/x/other.so")
+        assert files(tmp_path / folder) == ["x/a.so"]
 
 
 def test_eggs_in_a_source_tree(write, tmp_path: Path) -> None:
@@ -500,8 +489,6 @@ def test_files_that_are_lost(write, tmp_path: Path) -> None:
     three = Installed("u", "1", "pip", str(write("s/u-1.dist-info/RECORD", "t/include/other.h,sha256=x,2").parent))
     assert [*lost_files([two, three])] == [(two, [f"{tmp_path}/s/t/include/cut.h"])]
     egg = write("s/n-1.egg-info/PKG-INFO").parent
-    every = [
-        Installed("n", "1", "pip", f"{tmp_path}/s/n-{name}") for name in ("0.dist-info", "1.dist-info", "1.egg-info")
-    ]
-    assert [is_gone(package) for package in every] == [True, False, False]
+    every = [f"{tmp_path}/s/n-{name}" for name in ("0.dist-info", "1.dist-info", "1.egg-info")]
+    assert [is_gone(Installed("n", "1", "pip", path)) for path in every] == [True, False, False]
     assert [*lost_files([Installed("n", "1", "pip", str(egg))])] == []

@@ -31,7 +31,6 @@ def requirement_of(**keywords):
         ({"ctk": "==13.0.3.0"}, "ctk == 13.0.3.0"),
         ({"nvjitlink": ">13.0.87,<13.0.89"}, "nvjitlink > 13.0.87, < 13.0.89"),
         ({"driver": "13.6"}, "driver == 13.6.*"),  # a release that is not known yet
-        ({"driver": ">=14"}, "driver >= 14"),
         ({"driver": "<12"}, "driver < 12"),
         ({"driver": " 13 "}, "driver == 13.*"),
         ({"arch": "compute_90"}, "arch sm_90"),
@@ -85,18 +84,15 @@ def test_impossible_versions(value) -> None:
 @pytest.mark.parametrize(
     ("keywords", "fact", "met"),
     [
-        ({"arch": "sm_90"}, EnvironmentFact("sm_90"), True),
         ({"arch": "sm_90"}, EnvironmentFact("sm_100"), False),
         ({"arch": "sm_90a"}, EnvironmentFact("sm_90"), True),
         ({"arch": "sm_90a"}, EnvironmentFact("sm_89"), False),
         ({"arch": "sm_100a"}, EnvironmentFact("sm_103"), False),
-        ({"arch": "sm_100f"}, EnvironmentFact("sm_100"), True),
         ({"arch": "sm_100f"}, EnvironmentFact("sm_103"), True),
         ({"arch": "sm_103f"}, EnvironmentFact("sm_100"), False),
         ({"arch": "sm_100f"}, EnvironmentFact("sm_101"), False),
         ({"arch": "sm_101f"}, EnvironmentFact("sm_103"), False),
         ({"arch": "sm_100f"}, EnvironmentFact("sm_120"), False),
-        ({"arch": "sm_100f"}, EnvironmentFact("sm_121"), False),
         ({"arch": "sm_90"}, EnvironmentFact("nonsense"), False),
         ({"arch": ">=9.0"}, EnvironmentFact("sm_100"), True),
         ({"arch": ">=10"}, EnvironmentFact("sm_90"), False),
@@ -113,8 +109,6 @@ def test_impossible_versions(value) -> None:
         ({"ctk": ">=13.0"}, EnvironmentFact("13.1rc1"), True),  # a pre-release meets a requirement for older releases
         ({"arch": "sm_100f"}, EnvironmentFact("sm_110"), False),
         ({"arch": "sm_101f"}, EnvironmentFact("sm_101"), True),
-        ({"arch": "sm_120f"}, EnvironmentFact("sm_121"), True),
-        ({"arch": "sm_121f"}, EnvironmentFact("sm_120"), False),
         ({"arch": "sm_100"}, EnvironmentFact("sm_103"), False),
         ({"arch": "sm_103a"}, EnvironmentFact("sm_103"), True),
     ],
@@ -136,7 +130,6 @@ def test_what_meets_a_requirement(keywords, fact, met) -> None:
         ({"driver": ">=570"}, "driver='>=570': '570' is a branch of drivers, which came with CUDA 12.8; write"),
         ({"driver": "<14,>=570"}, "driver='<14,>=570': '570' is a branch"),
         ({"driver": "==575.51.03"}, "driver='==575.51.03': '575.51.03' is a branch of drivers"),
-        ({"ctk": "575.*"}, "ctk='575.*' is not a version specifier"),
         ({"nvjitlink": "==575.*"}, "nvjitlink='==575.*': '575' is a branch of drivers"),
         ({"driver": "12.9.1"}, "driver='12.9.1': '12.9.1' has three numbers, and drivers of one CUDA release answer"),
         ({"ctk": "13.10"}, "ctk='13.10': no release of CUDA is; expected 12.0 to 12.9, 13.0 to 13.5, or a newer one"),
@@ -197,7 +190,6 @@ LINK_ERROR = LinkError("nvJitLink: x failed", backend="nvjitlink", code=4, code_
         (Raises(ValueError, RuntimeError), RuntimeError(), True),
         (Raises(ValueError), RuntimeError(), False),
         (Raises(RuntimeError, match="too new"), RuntimeError("input too new"), True),
-        (Raises(RuntimeError, match="too new"), RuntimeError("other"), False),
         (Raises(match="too new"), RuntimeError("too new"), True),
         (Raises("1.5"), RuntimeError("1x5"), False),
         (Raises(0), BindingsError(0, ""), True),
@@ -242,14 +234,12 @@ def test_wrong_raises() -> None:
 @pytest.mark.parametrize(
     ("raises", "shown"),
     [
-        (
-            Raises("CUDA_ERROR_UNKNOWN", RuntimeError, match="x"),
-            ("CUDA_ERROR_UNKNOWN or RuntimeError matching 'x'", "'CUDA_ERROR_UNKNOWN', RuntimeError, match='x'"),
-        ),
+        (Raises("CUDA_ERROR_UNKNOWN", RuntimeError, match="x"),
+         ("CUDA_ERROR_UNKNOWN or RuntimeError matching 'x'", "'CUDA_ERROR_UNKNOWN', RuntimeError, match='x'")),
         (Raises(match="x"), ("an exception matching 'x'", "match='x'")),
         (Raises(222), ("222", "222")),
     ],
-)
+)  # fmt: skip
 def test_shown(raises, shown) -> None:
     """Both forms name what is expected."""
     assert (str(raises), repr(raises)) == (shown[0], f"Raises({shown[1]})")
@@ -277,16 +267,6 @@ def test_order_and_absence_of_requirements() -> None:
     assert [requirement.name for requirement in requirements] == ["ctk", "gpu", "arch"]
 
 
-@pytest.mark.parametrize(("arch", "known"), [("sm_122", True), ("sm_121", True), ("sm_119", False), ("sm_91", False)])
-def test_newer_architectures_are_believed(arch: str, known: bool) -> None:
-    """One after the newest that is known may exist; one between the known ones does not."""
-    if known:
-        assert requirement_of(arch=arch).arch == arch
-    else:
-        with pytest.raises(ValueError, match=f"arch='{arch}' is unknown"):
-            parse({"arch": arch})
-
-
 def test_a_name_as_attribute() -> None:
     """The attributes ``code_name`` and ``name`` carry codes, too."""
     error = RuntimeError("failed")
@@ -295,8 +275,12 @@ def test_a_name_as_attribute() -> None:
     assert not Raises("CUDA_ERROR_INVALID").matches(error)
 
 
-def test_an_architecture_below_the_newest_is_unknown(monkeypatch) -> None:
-    """Only one above every known architecture can be a device that is not known yet."""
+@pytest.mark.parametrize("arch", ["sm_119", "sm_91"])
+def test_newer_architectures_are_believed(arch: str, monkeypatch) -> None:
+    """One after the newest that is known may exist; one between the known ones does not."""
+    assert [requirement_of(arch=newer).arch for newer in ("sm_121", "sm_122")] == ["sm_121", "sm_122"]
+    with pytest.raises(ValueError, match=f"arch='{arch}' is unknown"):
+        parse({"arch": arch})
     newest = requirements.ARCHITECTURES[-1]
     table = (*requirements.ARCHITECTURES[:-1], newest._replace(number=newest.number + 5))
     monkeypatch.setattr(requirements, "ARCHITECTURES", table)
