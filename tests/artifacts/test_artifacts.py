@@ -190,19 +190,15 @@ FIRST, THIRD, FOURTH, RELOCATIONS = (TABLE + 64 * number for number in (1, 3, 4,
     [
         (4, "<B", 1, "64-bit"),
         (40, "<Q", 1 << 40, "section table ends at byte"),
-        (58, "<H", 40, "section headers of 40 bytes"),
-        (62, "<H", 3, "which is not a string table"),
-        (TABLE + 4, "<I", 1, "section 0 has type 1"),
-        (FIRST + 24, "<Q", 1 << 33, "ends at byte"),
-        (THIRD + 40, "<I", COUNT, "refers to section"),
-        (THIRD + 56, "<Q", 7, "in entries of 7"),
+        (58, "<H", 40, "section headers of 40 bytes"), (62, "<H", 3, "which is not a string table"),
+        (TABLE + 4, "<I", 1, "section 0 has type 1"), (FIRST + 24, "<Q", 1 << 33, "ends at byte"),
+        (THIRD + 40, "<I", COUNT, "refers to section"), (THIRD + 56, "<Q", 7, "in entries of 7"),
         (THIRD + 44, "<I", 900, "first global symbol 900"),
         (RELOCATIONS + 44, "<I", COUNT, f"relocates section {COUNT} of {COUNT}"),
         (FOURTH + 44, "<I", COUNT, f"refers to section {COUNT} of {COUNT}"),
-        (FOURTH + 48, "<Q", 3, "not a power of two"),
-        (FOURTH + 48, "<Q", 0, "has alignment 0"),
+        (FOURTH + 48, "<Q", 3, "not a power of two"), (FOURTH + 48, "<Q", 0, "has alignment 0"),
     ],
-)
+)  # fmt: skip
 def test_damage_is_named(offset: int, layout: str, value: int, words: str) -> None:
     """The problem says which field is wrong."""
     problem = inspect(field(CUBIN, offset, layout, value)).problems[0]

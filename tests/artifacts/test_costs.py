@@ -164,16 +164,14 @@ def test_nesting_is_bounded() -> None:
 @pytest.mark.parametrize(
     "buffer",
     [
-        bytearray(CUBIN),
-        memoryview(bytearray(CUBIN)),
+        bytearray(CUBIN), memoryview(bytearray(CUBIN)),
         memoryview(b"".join(bytes([byte, 0]) for byte in CUBIN))[::2],
         memoryview(CUBIN[::-1])[::-1],
         memoryview(CUBIN).cast("B", (8, len(CUBIN) // 8)),
-        memoryview(CUBIN).cast("Q"),
-        array.array("H", CUBIN),
+        memoryview(CUBIN).cast("Q"), array.array("H", CUBIN),
     ],
     ids=["bytearray", "writable", "strided", "reversed", "rows", "words", "array"],
-)
+)  # fmt: skip
 def test_every_buffer_is_taken(buffer) -> None:
     """The bytes of a buffer count, however it lies in memory and whatever its format is."""
     assert inspect(buffer) == inspect(CUBIN)

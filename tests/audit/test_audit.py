@@ -459,13 +459,11 @@ def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "damaged"),
     [
-        (CUBIN.read_bytes(), False),
-        (b"", False),
-        (b"INPUT(libcudart.so.12)\n" * 10, False),
+        (CUBIN.read_bytes(), False), (b"", False), (b"INPUT(libcudart.so.12)\n" * 10, False),
         *((b"\x7fELF" + head, False) for head in (b"\1\1", b"\1\2", b"\2\2\1")),
         *((b"\x7fELF" + head, True) for head in (b"\2\1", b"\3\1", b"")),
     ],
-)
+)  # fmt: skip
 def test_files_that_no_loader_loads(content: bytes, damaged: bool, tmp_path: Path) -> None:
     """Device code, scripts of linkers and libraries of other machines are none; a header that is cut off is damaged."""
     (tmp_path / "x").write_bytes(content)
@@ -544,32 +542,18 @@ RUNTIME = "nvidia-cuda-runtime-cu12"
 @pytest.mark.parametrize(
     ("whole", "parts", "there", "runpath", "old", "severity", "words"),
     [
-        (
-            "libcudnn-74a4c495.so.9",
-            "libcudnn_ops.so libcudnn_adv.so",
-            "",
-            "$ORIGIN",
-            "",
-            "note",
-            "adv.so and 1 more by",
-        ),
+        ("libcudnn-74a4c495.so.9", "libcudnn_ops.so libcudnn_adv.so", "", "$ORIGIN", "", "note",
+         "adv.so and 1 more by"),
         ("libcudnn.so.9", "libcudnn_ops.so", "x.libs/libcudnn_ops.so.9", "$ORIGIN", "", "", ""),
         ("libcudnn.so.9", "libcudnn_ops.so", "x/libcudnn_ops.so.9", "$ORIGIN", "", "note", "ops.so.9 lies where"),
-        (
-            "libnvrtc-d540eb83.so.12.1",
-            "libnvrtc-builtins.so.12.1",
-            "",
-            "",
-            "",
-            "error",
-            ", which the wheel does not have",
-        ),
+        ("libnvrtc-d540eb83.so.12.1", "libnvrtc-builtins.so.12.1", "", "", "", "error",
+         ", which the wheel does not have"),
         ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "x.libs/libnvrtc-builtins.so.13.0", "", "", "note", "lies"),
         ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "x.libs/libnvrtc-builtins.so.13.0", "", "$ORIGIN", "", ""),
         ("libnvrtc.so.12", "libnvrtc-builtins.so.12.1", "", "$ORIGIN/../nvidia/cuda_nvrtc/lib", "", "", ""),
         ("libnvrtc.so.12", "libnvrtc.so.12 libcuda.so.1", "", "", "", "", ""),
     ],
-)
+)  # fmt: skip
 def test_a_copy_without_its_parts(whole, parts, there, runpath, old, severity, words) -> None:
     """A library that opens its parts by name needs them where the loader looks for it; other wheels' are not known."""
     user = elf(whole, **{"old" if old else "rpath": ("$ORIGIN/../x.libs",)})  # an RPATH is also that of what it loads
@@ -587,16 +571,14 @@ NVRTC, BUILTINS = "libnvrtc-d7c32a86.so.12.0.140", "libnvrtc-builtins-8cb4db2d.s
 @pytest.mark.parametrize(
     ("linked", "severities"),
     [
-        ([f"{NVRTC} {BUILTINS}"], []),
-        ([f"1.so {BUILTINS}", NVRTC], []),
+        ([f"{NVRTC} {BUILTINS}"], []), ([f"1.so {BUILTINS}", NVRTC], []),
         ([f"{NVRTC} libnvrtc-builtins.so"], []),
         ([f"{NVRTC} libnvrtc-builtins-00c0ffee.so.12.4.99"], ["error"]),
-        ([NVRTC, BUILTINS], ["error"]),
-        ([f"{NVRTC} {BUILTINS}", NVRTC], ["error"]),
+        ([NVRTC, BUILTINS], ["error"]), ([f"{NVRTC} {BUILTINS}", NVRTC], ["error"]),
         ([f"{NVRTC} libnvrtc-builtins-00c0ffee.so.12.0"], ["error"]),
         ([f"{NVRTC} libcudart.so.12", "libcudart.so.12"], ["error"]),
     ],
-)
+)  # fmt: skip
 def test_nvrtc_loaded_with_its_builtins(linked, severities) -> None:
     """NVRTC finds builtins of any name that are loaded with it, as in cumm-cu120 0.6.3, and opens none.
 
@@ -739,9 +721,8 @@ LONG = "cuda".ljust(77, "x")
         ]),
         ({"x/libcudart.so.12": elf(soname="libcudart.so.12"), "libmine.so": elf()}, (), "", []),
         (dict.fromkeys(("libcudart-d0da41ae.so.12.9.79", "libnvrtc-builtins.alt.so.13.0"), elf()), (), "", []),
-        ({"a.so": elf(rpath=("/opt/a", "$ORIGIN", "/b", "/c", "/d"))}, (), "rpath", [
-            ("a.so", "note", "RPATH names /opt/a, /b, /c and 1 more, of the machine that built it: use $ORIGIN"),
-        ]),
+        ({"a.so": elf(rpath=("/opt/a", "$ORIGIN", "/b", "/c", "/d"))}, (), "rpath",
+         [("a.so", "note", "RPATH names /opt/a, /b, /c and 1 more, of the machine that built it: use $ORIGIN")]),
         ({"a.so": elf(CUDART, undefined=" ".join(f"cudaNo{n}@{CUDART}" for n in "1234")),
           **dict.fromkeys(("b.dll", "B.PYD"), elf(DLL, undefined=f"cudaNo@{DLL}"))}, (RUNTIME,), "symbols", [
             ("a.so", "error", f"wants cudaNo1, cudaNo2, cudaNo3 and 1 more {UNKNOWN}"),

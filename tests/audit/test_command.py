@@ -60,14 +60,12 @@ def test_names_in_a_wheel_are_shown_as_text(options, user, make_wheel, capsys) -
         (["--environment=/x", "--driver", ">=570"], "driver '>=570': expected a release from 525 on"),
         (["--environment", ""], "--environment is empty"),
         (["--toolchain", "13.0"], "--toolchain is given without --assemble"),
-        (["--require", ""], "--require is ''"),
-        (["--require", " ,"], "--require is ' ,'"),
-        (["--gpu", ""], "--gpu is empty"),
-        (["--driver", ""], "--driver is empty"),
+        (["--require", ""], "--require is ''"), (["--require", " ,"], "--require is ' ,'"),
+        (["--gpu", ""], "--gpu is empty"), (["--driver", ""], "--driver is empty"),
         (["--require-archs", ""], "--require-archs names no architecture"),
         (["--require-archs", ","], "--require-archs names no architecture"),
     ],
-)
+)  # fmt: skip
 def test_what_is_asked_for_is_never_passed_over(options, words, user, capsys) -> None:
     """An option that the audit would not look at, or that an unset variable left empty, ends the command with 2."""
     paths = [] if options[0].startswith("--environment") else [str(user)]

@@ -48,13 +48,9 @@ def kinds(
 @pytest.mark.parametrize(
     ("requires", "expected"),
     [
-        ((), ["undeclared"]),
-        (("numpy",), ["undeclared"]),
-        (("nvidia-nvjitlink-cu12",), ["floor"]),
-        (("nvidia-nvjitlink-cu12>=12.8",), ["floor"]),
-        (("nvidia-nvjitlink-cu12>=12.9",), []),
-        (("NVIDIA_nvjitlink.cu12>=12.9,<13",), []),
-        (("nvidia-nvjitlink-cu12==12.8.93",), ["pin"]),
+        ((), ["undeclared"]), (("numpy",), ["undeclared"]), (("nvidia-nvjitlink-cu12",), ["floor"]),
+        (("nvidia-nvjitlink-cu12>=12.8",), ["floor"]), (("nvidia-nvjitlink-cu12>=12.9",), []),
+        (("NVIDIA_nvjitlink.cu12>=12.9,<13",), []), (("nvidia-nvjitlink-cu12==12.8.93",), ["pin"]),
         (("nvidia-nvjitlink-cu12<12",), ["pin"]),
         (("nvidia-nvjitlink-cu12>=12.5", "nvidia-nvjitlink-cu12>=12.9"), []),
         (("nvidia-nvjitlink-cu12>=12.9; sys_platform == 'win32'",), ["undeclared"]),
@@ -62,8 +58,7 @@ def kinds(
         (("cuda-toolkit[nvjitlink]==12.6.*",), ["pin"]),
         (("cuda-toolkit[nvjitlink]==12.*",), ["floor"]),
         (("cuda-toolkit[nvjitlink]>=12.9",), ["ceiling"]),  # CUDA 13's brings another package
-        (("cuda-toolkit[all]==12.9.*",), []),
-        (("cuda-toolkit==12.9.*",), ["undeclared"]),
+        (("cuda-toolkit[all]==12.9.*",), []), (("cuda-toolkit==12.9.*",), ["undeclared"]),
         (("cuda-toolkit[nvjitlink]>=12.9", "nvidia-nvjitlink-cu12>=12.9"), []),
         (("other[nvjitlink]==12.9.*",), ["undeclared"]),
         (("nvidia-nvjitlink-cu12!=12.9.*",), ["pin"]),
@@ -72,8 +67,7 @@ def kinds(
         # newer than the tables, which know nothing against it
         (("nvidia-nvjitlink-cu12>=12.99",), []),
         (("nvidia-nvjitlink-cu12>=12.99", "nvidia-nvjitlink-cu12<13"), []),
-        (("cuda-toolkit[nvjitlink]==12.99.*",), []),
-        (("cuda-toolkit[all]==12.99.*",), []),
+        (("cuda-toolkit[nvjitlink]==12.99.*",), []), (("cuda-toolkit[all]==12.99.*",), []),
         (("cuda-toolkit[nvrtc]==12.99.*",), ["undeclared"]),
         (("cuda-toolkit[nvjitlink]==12.7.*",), ["undeclared"]),  # never published
         (("cuda-toolkit[nvjitlink]==12.9.1.5",), ["undeclared"]),
@@ -83,7 +77,7 @@ def kinds(
         (("cuda-toolkit[nvjitlink]!=12.*,!=13.*",), ["undeclared"]),
         (("cuda-toolkit[nvrtc]==12.99.*", "cuda-toolkit[nvjitlink]==12.99.*"), []),
     ],
-)
+)  # fmt: skip
 def test_requirements(requires: tuple[str, ...], expected: list[str]) -> None:
     """Each fault has one finding; requirements that bring nothing but what does have none."""
     assert kinds([need()], *requires) == [(kind, "error") for kind in expected]
@@ -92,10 +86,8 @@ def test_requirements(requires: tuple[str, ...], expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("requires", "expected"),
     [
-        ("nvidia-nvjitlink>=13.1", ["ceiling"]),
-        ("nvidia-nvjitlink>=13.1,<14", []),
-        ("nvidia-nvjitlink>=13.1,!=13.2", ["ceiling"]),
-        ("nvidia-nvjitlink>=13,<14", ["floor"]),
+        ("nvidia-nvjitlink>=13.1", ["ceiling"]), ("nvidia-nvjitlink>=13.1,<14", []),
+        ("nvidia-nvjitlink>=13.1,!=13.2", ["ceiling"]), ("nvidia-nvjitlink>=13,<14", ["floor"]),
         ("cuda-toolkit[nvjitlink]>=13.1,<14", []),
         ("cuda-toolkit[cufft]==13.2.2", []),  # which requires nvJitLink, too
         ("cuda-toolkit[cufft]>=13.2,<14", ["floor"]),  # 13.2.0 does not
@@ -104,7 +96,7 @@ def test_requirements(requires: tuple[str, ...], expected: list[str]) -> None:
         ("nvidia-nvjitlink>=13.1; nvidia-nvjitlink>=13.2", ["ceiling"]),
         ("nvidia-nvjitlink>=13.1; cuda-toolkit[nvjitlink]==13.*", []),
     ],
-)
+)  # fmt: skip
 def test_requirements_of_cuda_13(requires: str, expected: list[str]) -> None:
     """A package without the major in its name needs a ceiling, be it that of another requirement."""
     needs = [need(major=13, floor="13.1")]
@@ -148,15 +140,13 @@ def test_extras() -> None:
 @pytest.mark.parametrize(
     ("requires", "expected"),
     [
-        ("nvidia-cudnn-cu13~=9.0", []),
-        ("nvidia-cudnn-cu12", ["undeclared"]),
-        ("nvidia-cusolver", []),
+        ("nvidia-cudnn-cu13~=9.0", []), ("nvidia-cudnn-cu12", ["undeclared"]), ("nvidia-cusolver", []),
         ("nvidia-cusolvermp-cu13", []),  # by two packages
         ("cuda-toolkit[cusolver]>=13,<14", []),
         ("cuda-toolkit[cusolver]==12.*", ["undeclared"]),
         ("nvidia-nvjitlink", ["undeclared"]),
     ],
-)
+)  # fmt: skip
 def test_requirements_of_requirements(requires: str, expected: list[str]) -> None:
     """A library that an NVIDIA package requires is brought, of whatever version; in an extra, too."""
     needs = [need("libcublas", 13, None, "linked")]

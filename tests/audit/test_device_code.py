@@ -295,16 +295,12 @@ def test_time_follows_from_the_size(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("code", "arch", "driver", "expected"),
     [
-        ([cubin("sm_80")], "sm_86", OLD, "native"),
-        ([cubin("sm_86")], "sm_80", OLD, "209"),
+        ([cubin("sm_80")], "sm_86", OLD, "native"), ([cubin("sm_86")], "sm_80", OLD, "209"),
         ([cubin("sm_80")], "sm_90", OLD, "209"),
         ([cubin("sm_80")], "sm_87", OLD, "209"),  # Tegra
-        ([cubin("sm_87")], "sm_89", OLD, "209"),
-        ([cubin("sm_90a")], "sm_90", OLD, "native"),
-        ([cubin("sm_100a")], "sm_103", NEXT, "209"),
-        ([cubin("sm_100f")], "sm_103", NEXT, "native"),
-        ([cubin("sm_100f")], "sm_120", NEXT, "209"),
-        ([cubin("sm_120")], "sm_121", NEXT, "native"),
+        ([cubin("sm_87")], "sm_89", OLD, "209"), ([cubin("sm_90a")], "sm_90", OLD, "native"),
+        ([cubin("sm_100a")], "sm_103", NEXT, "209"), ([cubin("sm_100f")], "sm_103", NEXT, "native"),
+        ([cubin("sm_100f")], "sm_120", NEXT, "209"), ([cubin("sm_120")], "sm_121", NEXT, "native"),
         # any minor of the driver's major, none of the next
         ([cubin("sm_80", (12, 9))], "sm_80", OLD, "native"),
         ([cubin("sm_80", (13, 0))], "sm_80", NEW, "200"),
@@ -314,8 +310,7 @@ def test_time_follows_from_the_size(tmp_path) -> None:
         # mach#62: no cubin for the L4, and PTX of a newer toolkit than R535
         ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_89", OLD, "222"),
         ([cubin("sm_75"), ptx("sm_75", (8, 3))], "sm_89", CudaVersion(12, 3), "compiled"),
-        ([ptx("sm_90a")], "sm_100", NEXT, "218"),
-        ([ptx("sm_90a")], "sm_90", NEXT, "compiled"),
+        ([ptx("sm_90a")], "sm_100", NEXT, "218"), ([ptx("sm_90a")], "sm_90", NEXT, "compiled"),
         ([ptx("sm_100f", (8, 8))], "sm_103", NEXT, "compiled"),
         ([ptx("sm_100f", (8, 8))], "sm_120", NEXT, "209"),
         ([ptx("sm_90")], "sm_89", OLD, "209"),
@@ -326,7 +321,7 @@ def test_time_follows_from_the_size(tmp_path) -> None:
         ([cubin("sm_70")], "sm_70", CudaVersion(13, 1), "no driver"),
         ([cubin("sm_70")], "sm_70", NEXT, "native"),
     ],
-)
+)  # fmt: skip
 def test_rule(code, arch, driver, expected) -> None:
     assert str(what_happens(code, arch, driver).outcome) == expected
 

@@ -120,22 +120,15 @@ def made(tmp_path) -> Made:
 @pytest.mark.parametrize(
     ("names", "installed", "expected"),
     [
-        (
-            "libcublas.so.12",
-            "libcublas.so.13",
-            "libuser.so of user 1 names libcublas.so.12, and there is libcublas.so.13",
-        ),
-        (
-            "libcublas.so.11",
-            "libcublas.so.12",
-            "libuser.so of user 1 names libcublas.so.11, and there is libcublas.so.12",
-        ),
-        ("libcublas.so.12", "libcublas.so.12", ""),
-        ("libcublas.so.12", "libcudart.so.13", ""),
+        ("libcublas.so.12", "libcublas.so.13",
+         "libuser.so of user 1 names libcublas.so.12, and there is libcublas.so.13"),
+        ("libcublas.so.11", "libcublas.so.12",
+         "libuser.so of user 1 names libcublas.so.11, and there is libcublas.so.12"),
+        ("libcublas.so.12", "libcublas.so.12", ""), ("libcublas.so.12", "libcudart.so.13", ""),
         ("libcublas.so.13 libcublas.so.12", "libcublas.so.13", ""),
         ("libcublas.so", "libcublas.so.13", ""),
     ],
-)
+)  # fmt: skip
 def test_a_library_that_is_opened_by_name(made: Made, monkeypatch, names: str, installed: str, expected: str) -> None:
     """That of another CUDA major does not serve it where there is a driver; without any, the program does without."""
     major = installed[-2:]
@@ -177,16 +170,13 @@ PARTS = "libcudnn_graph.so.9 libcudnn_ops.so.9"
 @pytest.mark.parametrize(
     ("copy", "there", "path", "runpath", "severities"),
     [
-        (CUDNN, "", "", "", ["note"]),
-        (CUDNN, PARTS, "", "", ["error"]),
-        (CUDNN, PARTS, "n", "", []),
-        (CUDNN, PARTS, "", "$ORIGIN/../n", []),
-        (CUDNN, "", "alone", "", ["note", "error"]),
+        (CUDNN, "", "", "", ["note"]), (CUDNN, PARTS, "", "", ["error"]), (CUDNN, PARTS, "n", "", []),
+        (CUDNN, PARTS, "", "$ORIGIN/../n", []), (CUDNN, "", "alone", "", ["note", "error"]),
         (NVRTC, "", "", "", ["error"]),
         (NVRTC, "libnvrtc-builtins.so.12.4", "n", "", ["error"]),
         (NVRTC, "libnvrtc-builtins.so.12.1", "n", "", []),
     ],
-)
+)  # fmt: skip
 def test_a_copy_that_does_not_find_its_parts(made: Made, monkeypatch, copy, there, path, runpath, severities) -> None:
     """Inside of a wheel, as in CTranslate2 4.5.0 and TileLang 0.1.6, or alone in LD_LIBRARY_PATH."""
     name, *parts = copy
@@ -326,13 +316,11 @@ CONDA = "conda-meta/x-1-h0_0.json"
         (METADATA, None),
         (METADATA, "Name: x; rm -rf $HOME \x1b[31m\nVersion: 1\n"),
         (METADATA, f"Name: x\nVersion: 1\nRequires-Dist: nvidia-y<2,>={'9' * 6000}\n"),
-        (LIBRARY, "\x7fELF\2\1"),
-        (CONDA, '{"name": "x'),
-        (CONDA, "[" * 100_000),
+        (LIBRARY, "\x7fELF\2\1"), (CONDA, '{"name": "x'), (CONDA, "[" * 100_000),
         (CONDA, '{"name": "x", "version": "1", "depends": ["cuda-version >=)"]}'),
     ],
     ids=range(7),
-)
+)  # fmt: skip
 @pytest.mark.usefixtures("_alone")
 def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> None:
     """Broken metadata is exit code 2, one line with the file and what to do, and nothing that a terminal would obey."""

@@ -669,13 +669,10 @@ def test_files_of_two_distributions(made: Faked, names, files, digest, expected)
 @pytest.mark.parametrize(
     ("requires", "content", "severity"),
     [
-        (("nccl-cu12",), b"cu12", "note"),
-        (("nccl-cu12",), b"cu11", "error"),
-        (("nccl-cu11", "nccl-cu12"), b"cu12", "error"),
-        ((), b"cu12", "error"),
-        (("nccl-cu12",), None, "error"),
+        (("nccl-cu12",), b"cu12", "note"), (("nccl-cu12",), b"cu11", "error"),
+        (("nccl-cu11", "nccl-cu12"), b"cu12", "error"), ((), b"cu12", "error"), (("nccl-cu12",), None, "error"),
     ],
-)
+)  # fmt: skip
 def test_a_variant_that_nothing_requires(made: Faked, requires, content, severity: str) -> None:
     """Nothing is broken where the files are those of the variant that something requires."""
     if content:
@@ -750,17 +747,11 @@ def test_an_extra_that_nobody_asked_for(made: Faked, requires: str, version: str
     [
         ("n/lib/libnvrtc.so.12", None, True),
         ("n/lib/libnvrtc.so.12", 9, False),  # without its symbols; the loader takes it
-        ("n/include/nvrtc.h", 9, True),
-        ("n/include/nvrtc.h", 10, False),
-        ("n/include/nvrtc.h", 11, False),
-        ("n/bin/ptxas", None, True),
-        ("n/nvvm/libdevice/libdevice.10.bc", 9, True),
-        ("n/m.py", None, True),
-        ("n/lib/libnvrtc_static.a", None, False),
-        ("n/README", None, False),
-        ("../../bin/tool", None, False),
+        ("n/include/nvrtc.h", 9, True), ("n/include/nvrtc.h", 10, False), ("n/include/nvrtc.h", 11, False),
+        ("n/bin/ptxas", None, True), ("n/nvvm/libdevice/libdevice.10.bc", 9, True), ("n/m.py", None, True),
+        ("n/lib/libnvrtc_static.a", None, False), ("n/README", None, False), ("../../bin/tool", None, False),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["nvidia-cuda-nvrtc-cu12", "other"])
 def test_files_that_are_gone(made: Faked, name, listed, there, lost: bool) -> None:
     """What the RECORD of one of CUDA's distributions lists and programs use is there, in its size."""
@@ -993,22 +984,18 @@ def test_advice_where_conda_has_no_such_package(made: Faked) -> None:
     [
         ("libnvJitLink", "pip nvidia-nvjitlink 13.0.88", "13.0"),
         ("libnvJitLink", "conda libnvjitlink 12.9.86", "12.9"),
-        ("libnvJitLink", "pip torch 12.9.86", None),
-        ("libnvJitLink", "conda pytorch 2.9.1", None),
+        ("libnvJitLink", "pip torch 12.9.86", None), ("libnvJitLink", "conda pytorch 2.9.1", None),
         ("libcublas", "conda pytorch 12.8.4.1", None),
         ("libnvJitLink", "uv nvidia-nvjitlink-cu12 99.9.1", "99.9"),
         ("libcublas", "pip nvidia-cublas-cu12 12.8.4.1", "12.8"),
         ("libcublas", "conda libcublas 12.8.4.1", "12.8"),
-        ("libcublas", "conda libcublas 99.9", None),
-        ("libcublas", "pip torch 12.8.4.1", None),
-        ("libcupti", "conda cuda-cupti 12.9", "12.9"),
-        ("libcupti", "conda cuda-cupti 12.9a", None),
-        ("libcupti", "conda cuda-cupti 12345.9", None),
-        ("libcupti", "pip cuda-cupti 12.9.86", None),
+        ("libcublas", "conda libcublas 99.9", None), ("libcublas", "pip torch 12.8.4.1", None),
+        ("libcupti", "conda cuda-cupti 12.9", "12.9"), ("libcupti", "conda cuda-cupti 12.9a", None),
+        ("libcupti", "conda cuda-cupti 12345.9", None), ("libcupti", "pip cuda-cupti 12.9.86", None),
         ("libnvrtc", "pip nvidia-cuda-nvrtc-cu12 12.9.x", "12.9"),
         ("libcudnn", "conda cudnn 9.1", None),
     ],
-)
+)  # fmt: skip
 def test_release_of_a_library(stem: str, owner: str, release: str | None) -> None:
     """By the version of NVIDIA's package, or of CUDA's of conda; others have numbers of their own."""
     manager, name, version = owner.split()
@@ -1291,15 +1278,10 @@ def test_conda(made: Faked) -> None:
 @pytest.mark.parametrize(
     ("variable", "driver", "told"),
     [
-        ("12.4", None, ["__cuda is 12.4"]),
-        ("13.2", None, []),
-        ("", "12.4", []),
-        (None, (12, 4), ["__cuda is 12.4"]),
-        (None, (13, 2), []),
-        (None, None, []),
-        (None, OSError("no"), []),
+        ("12.4", None, ["__cuda is 12.4"]), ("13.2", None, []), ("", "12.4", []),
+        (None, (12, 4), ["__cuda is 12.4"]), (None, (13, 2), []), (None, None, []), (None, OSError("no"), []),
     ],
-)
+)  # fmt: skip
 def test_driver_of_conda(variable: str | None, driver: object, told: list[str], made: Faked, monkeypatch) -> None:
     """``$CONDA_OVERRIDE_CUDA`` goes before the driver of this machine, as with conda; without both nothing is asked."""
 
@@ -1392,16 +1374,12 @@ X = CondaPackage(Installed("x", "12.9.1", "conda", ""), "h0_0", 3, ())
 @pytest.mark.parametrize(
     ("spec", "name", "versions", "matches"),
     [
-        ("x", "x", "*", True),
-        ("X >=12,<13", "x", ">=12,<13", True),
-        (" conda-forge::x >=13", "x", ">=13", False),
-        ("x 12.9.1 h0_0", "x", "==12.9.1", True),
-        ("x 12.9.1 h1_0", "x", "==12.9.1", False),
-        ("x[build_number='>3']", "x", "*", False),
-        ("__cuda", "__cuda", "*", False),
-        ("x >=)", "x", None, None),
+        ("x", "x", "*", True), ("X >=12,<13", "x", ">=12,<13", True),
+        (" conda-forge::x >=13", "x", ">=13", False), ("x 12.9.1 h0_0", "x", "==12.9.1", True),
+        ("x 12.9.1 h1_0", "x", "==12.9.1", False), ("x[build_number='>3']", "x", "*", False),
+        ("__cuda", "__cuda", "*", False), ("x >=)", "x", None, None),
     ],
-)
+)  # fmt: skip
 def test_match_specifications(spec: str, name: str, versions: str | None, matches: bool | None) -> None:
     """Name and versions of one, and whether a package satisfies it; one that is invalid is named, as far as it goes."""
     rules = conda.rules()
@@ -1537,14 +1515,10 @@ def test_the_own_environment(made: Faked, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("specifier", "version", "accepted"),
     [
-        (">=1", "2", True),
-        (">=1", "2a1", True),
-        (">=3", "2", False),
-        ("", "2", True),
-        (" ", "no", True),
-        (">=1", "no", False),
+        (">=1", "2", True), (">=1", "2a1", True), (">=3", "2", False), ("", "2", True),
+        (" ", "no", True), (">=1", "no", False),
     ],
-)
+)  # fmt: skip
 def test_accepted_versions(specifier: str, version: str, accepted: bool) -> None:
     """Pre-releases count, and what is no version satisfies only what accepts every one."""
     assert install_targets.accepts(specifier, version) is accepted

@@ -87,9 +87,7 @@ WHOLE = fatbin_of(entry(TEXT, PTX))
 @pytest.mark.parametrize(
     ("content", "size"),
     [
-        (WHOLE, len(WHOLE)),
-        (fatbin_of(entry(99, b"")), 16 + 64),
-        (fatbin_of(b""), 0),
+        (WHOLE, len(WHOLE)), (fatbin_of(entry(99, b"")), 16 + 64), (fatbin_of(b""), 0),
         (WHOLE[:-1], 0),  # it ends in its entry
         (WHOLE[:31], 0),
         (WHOLE[:4] + b"\2" + WHOLE[5:], 0),  # another version of the fatbin
@@ -101,7 +99,7 @@ WHOLE = fatbin_of(entry(TEXT, PTX))
         (WHOLE[:20] + struct.pack("<I", len(WHOLE) - 16) + WHOLE[24:], len(WHOLE)),
         (WHOLE[:8] + struct.pack("<Q", 63) + WHOLE[16:], 0),
     ],
-)
+)  # fmt: skip
 def test_fatbins(content: bytes, size: int) -> None:
     """A fatbin is one that is whole, and whose first entry can be one, wherever it lies."""
     assert scan.fatbin_size(content, 0) == size
@@ -144,11 +142,9 @@ def test_entries() -> None:
         (ZSTD, 1001, "", "it would become 1001 bytes; expected at most 1000"),
         (ZSTD, 1000, "zstandard", "the package zstandard is not installed (pytest-cudalink[audit])"),
         (LZ4, 1000, "lz4.block", "the package lz4 is not installed (pytest-cudalink[audit])"),
-        (ZSTD, 1000, "", ""),
-        (LZ4, 1000, "", ""),
-        (0, 0, "", ""),
+        (ZSTD, 1000, "", ""), (LZ4, 1000, "", ""), (0, 0, "", ""),
     ],
-)
+)  # fmt: skip
 def test_what_stays_packed(flags: int, size: int, without: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason is named; what can be unpacked is the same however it was packed."""
     content = bytes(1000)
@@ -171,21 +167,15 @@ def tileir(*head: int) -> bytes:
         *[(ltoir(version=(version, 1)), "ltoir" if 1 <= version <= 9 else None) for version in (0, 1, 9, 10)],
         *[(ltoir(length=length), "ltoir" if 40 <= length <= 4096 else None) for length in (39, 40, 4096, 4097)],
         *[(ltoir(arch=arch), "ltoir" if 500 <= arch <= 2000 else None) for arch in (499, 500, 2000, 2001)],
-        (ltoir()[:27], None),
-        (ltoir()[:6], None),
+        (ltoir()[:27], None), (ltoir()[:6], None),
         *[(tileir(major, 1, 1, 0), "tileir" if 13 <= major <= 99 else None) for major in (12, 13, 99, 100)],
-        (tileir(13, 1, 0, 0), "tileir"),
-        (tileir(13, 1, 2, 0), None),
-        (tileir(13, 1, 0, 1), None),
-        (tileir(13, 1, 1), None),
-        (PTX, "ptx"),
-        (PTX[1:], None),
-        (b".version 8.4\n.func", None),
+        (tileir(13, 1, 0, 0), "tileir"), (tileir(13, 1, 2, 0), None), (tileir(13, 1, 0, 1), None),
+        (tileir(13, 1, 1), None), (PTX, "ptx"), (PTX[1:], None), (b".version 8.4\n.func", None),
         (NEW, "cubin"),
         (NEW[:18] + b"\x3e" + NEW[19:], None),  # for x86-64
         (NEW[:63], None),
     ],
-)
+)  # fmt: skip
 def test_pieces(content: bytes, form: str | None) -> None:
     """Each form by its header; only a whole file has a known end, where the header does not say it."""
     alone, inside = (list(scan.pieces(before + content, text=True)) for before in (b"", b"data"))
@@ -372,15 +362,11 @@ def test_form_of_a_short_cubin(read: Read) -> None:
 @pytest.mark.parametrize(
     ("number", "needs"),
     [
-        (1, Needs(CudaVersion(12, 0))),
-        (57, Needs(CudaVersion(12, 0))),
-        (58, Needs(CudaVersion(12, 0))),
-        (62, Needs(CudaVersion(12, 6))),
-        (63, Needs(CudaVersion(12, 6))),
-        (67, Needs(CudaVersion(13, 3))),
+        (1, Needs(CudaVersion(12, 0))), (57, Needs(CudaVersion(12, 0))), (58, Needs(CudaVersion(12, 0))),
+        (62, Needs(CudaVersion(12, 6))), (63, Needs(CudaVersion(12, 6))), (67, Needs(CudaVersion(13, 3))),
         (99, Needs(CudaVersion(13, 3), newer_than=True)),
     ],
-)
+)  # fmt: skip
 def test_formats_of_ltoir(number: int, needs: Needs, read: Read) -> None:
     """Packed LTO-IR names its format, which an interval of releases writes."""
     assert _of_ltoir(number) == needs
@@ -424,14 +410,10 @@ COMMENT = b"// " + COMPILER + b", V12.6.20\n\n"
 @pytest.mark.parametrize(
     ("before", "kept"),
     [
-        (COMMENT, COMMENT),
-        (b"data\0" + COMMENT, COMMENT),
-        (b"data\n" + COMMENT, b"\n" + COMMENT),
-        (b"/" * 1020 + b"\0\n\r\n", b"\n\r\n"),
-        (b"data", b""),
-        (b"//" + b"x" * 1100 + b"\n", b"\n"),
+        (COMMENT, COMMENT), (b"data\0" + COMMENT, COMMENT), (b"data\n" + COMMENT, b"\n" + COMMENT),
+        (b"/" * 1020 + b"\0\n\r\n", b"\n\r\n"), (b"data", b""), (b"//" + b"x" * 1100 + b"\n", b"\n"),
     ],
-)
+)  # fmt: skip
 def test_comment_before_ptx(before: bytes, kept: bytes, read: Read) -> None:
     """PTX begins with the comment that names its compiler, of which a kilobyte is read."""
     image = read.image(before + PTX + b"\0data")
@@ -471,13 +453,10 @@ def changed(cubin: bytes, flags: int, *, more: bytes = b"", kind: int = 1) -> by
 @pytest.mark.parametrize(
     ("cubin", "arch", "virtual"),
     [
-        (changed(OLD, 0x5A055A), "sm_90", "sm_90"),
-        (changed(OLD, 0x50055A), "sm_90", "sm_80"),
-        (changed(OLD, 0x00055A), "sm_90", None),
-        (changed(OLD, 0x590559), "sm_89", "sm_89"),
+        (changed(OLD, 0x5A055A), "sm_90", "sm_90"), (changed(OLD, 0x50055A), "sm_90", "sm_80"),
+        (changed(OLD, 0x00055A), "sm_90", None), (changed(OLD, 0x590559), "sm_89", "sm_89"),
         (changed(OLD, 0x5A0D5A), "sm_90a", "sm_90"),  # the flag for "a"
-        (changed(NEW, 0x6005A04), "sm_90", "sm_90"),
-        (changed(NEW, 0x6007804), "sm_120", "sm_90"),
+        (changed(NEW, 0x6005A04), "sm_90", "sm_90"), (changed(NEW, 0x6007804), "sm_120", "sm_90"),
         (changed(NEW, 0x6005A04 | 0x800), "sm_90", "sm_90"),
         (changed(NEW.replace(b"-arch sm_90 ", b"-arch sm_90a"), 0x6005A04), "sm_90a", "sm_90"),
         (changed(NEW.replace(b"-arch sm_90 ", b"-arch sm_90f"), 0x6005A04), "sm_90f", "sm_90"),

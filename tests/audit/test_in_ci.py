@@ -51,14 +51,12 @@ def uv(tmp_path) -> dict[str, str]:
     [
         ({}, ["--format=github"], ["dist/a b.whl", "dist/c.whl"]),
         ({"wheels": "dist/c*\nother/$(touch x).whl\n"}, ["--format=github"], ["dist/c.whl", "other/$(touch x).whl"]),
-        ({"require": "12,13", "format": "json"}, ["--format=json", "--require=12,13"], ["dist/a b.whl", "dist/c.whl"]),
-        (
-            {"require": "$(touch x); 12"},
-            ["--format=github", "--require=$(touch x); 12"],
-            ["dist/a b.whl", "dist/c.whl"],
-        ),
+        ({"require": "12,13", "format": "json"}, ["--format=json", "--require=12,13"],
+         ["dist/a b.whl", "dist/c.whl"]),
+        ({"require": "$(touch x); 12"}, ["--format=github", "--require=$(touch x); 12"],
+         ["dist/a b.whl", "dist/c.whl"]),
     ],
-)
+)  # fmt: skip
 def test_inputs(inputs, options, paths, uv, tmp_path) -> None:
     """Inputs reach the audit as they are: patterns are expanded, and no text of an input is run."""
     (tmp_path / "dist").mkdir()
@@ -74,17 +72,13 @@ def test_inputs(inputs, options, paths, uv, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("wheels", "said"),
     [
-        (
-            "build/*.whl\nout/*.whl",
-            "wheels has the line 'build/*.whl', and no file matches; expected a path or a pattern",
-        ),
-        (
-            "*.whl\n\n  out/50%*.whl \n*.whl",
-            "wheels has the line 'out/50%25*.whl', and no file matches; expected a path",
-        ),
+        ("build/*.whl\nout/*.whl",
+         "wheels has the line 'build/*.whl', and no file matches; expected a path or a pattern"),
+        ("*.whl\n\n  out/50%*.whl \n*.whl",
+         "wheels has the line 'out/50%25*.whl', and no file matches; expected a path"),
         (" \n\n", "wheels is empty; expected a path or a pattern on each line"),
     ],
-)
+)  # fmt: skip
 def test_no_wheels(wheels, said, uv, tmp_path) -> None:
     """A pattern that matches nothing fails the step: a green one would say that its wheels were audited."""
     (tmp_path / "x.whl").touch()

@@ -178,19 +178,12 @@ def test_names_in_a_source_that_opens_what_it_computes() -> None:
 @pytest.mark.parametrize(
     ("name", "stem"),
     [
-        ("libnvrtc.so.12", "libnvrtc"),
-        ("/opt/cuda/libnvrtc.so", "libnvrtc"),
-        ("libnvrtc.so.%d", "libnvrtc"),
-        ("libnvrtc.alt.so.12", "libnvrtc"),
-        ("nvrtc64_120_0.dll", "libnvrtc"),
-        ("C:\\cuda\\NVRTC64_120_0.DLL", "libnvrtc"),
-        ("nvrtc64_%d_0.dll", "libnvrtc"),
-        ("nvcuda.dll", "libcuda"),
-        ("kernel32.dll", None),
-        ("libnvrtc", None),
-        ("libfoo.so.1", None),
+        ("libnvrtc.so.12", "libnvrtc"), ("/opt/cuda/libnvrtc.so", "libnvrtc"), ("libnvrtc.so.%d", "libnvrtc"),
+        ("libnvrtc.alt.so.12", "libnvrtc"), ("nvrtc64_120_0.dll", "libnvrtc"),
+        ("C:\\cuda\\NVRTC64_120_0.DLL", "libnvrtc"), ("nvrtc64_%d_0.dll", "libnvrtc"),
+        ("nvcuda.dll", "libcuda"), ("kernel32.dll", None), ("libnvrtc", None), ("libfoo.so.1", None),
     ],
-)
+)  # fmt: skip
 def test_names_of_libraries(name: str, stem: str | None) -> None:
     """On Linux and on Windows, with a folder before them and a format in them."""
     assert stem_of_name(name) == stem
@@ -272,47 +265,25 @@ LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 1
 @pytest.mark.parametrize(
     ("name", "library", "expected"),
     [
-        ("a.so", elf("libc.so.6", "libfoo.so.1"), []),
-        ("a.so", elf(*CUDART), [LINKS_12]),
+        ("a.so", elf("libc.so.6", "libfoo.so.1"), []), ("a.so", elf(*CUDART), [LINKS_12]),
         ("x_cu12/a.so", elf("libcudart.so.13"), [("linked", 13, "", "needs libcudart.so.13")]),
         ("x_cu12/a.so", elf("libcurand.so.10"), [("linked", 12, "", "needs libcurand.so.10")]),
-        (
-            "a.so",
-            elf("libcupti.so.12", wants="cuptiSubscribe", library="libcupti.so.12"),
-            [("linked", 12, "", "needs libcupti.so.12")],
-        ),
-        (
-            "a.so",
-            elf("libcudart.so.11.0", wants="cudaMalloc", library="libcudart.so.11.0"),
-            [("linked", 11, "", "needs libcudart.so.11.0")],
-        ),
-        (
-            "a.so",
-            elf(*CUDART, wants="cudaMalloc cudaFree", library="libcudart.so.12"),
-            [LINKS_12, ("symbols", 12, "12.0", "wants cudaFree, cudaMalloc of CUDA 12.0")],
-        ),
+        ("a.so", elf("libcupti.so.12", wants="cuptiSubscribe", library="libcupti.so.12"),
+         [("linked", 12, "", "needs libcupti.so.12")]),
+        ("a.so", elf("libcudart.so.11.0", wants="cudaMalloc", library="libcudart.so.11.0"),
+         [("linked", 11, "", "needs libcudart.so.11.0")]),
+        ("a.so", elf(*CUDART, wants="cudaMalloc cudaFree", library="libcudart.so.12"),
+         [LINKS_12, ("symbols", 12, "12.0", "wants cudaFree, cudaMalloc of CUDA 12.0")]),
         ("a.so", elf(*CUDART, wants="cudaMalloc", library="libcublas.so.12"), [LINKS_12]),
         ("a.so", elf(*CUDART, weak="cudaMalloc", library="libcudart.so.12"), [LINKS_12]),
-        (
-            "a.so",
-            elf(*CUDART, wants="cudaMalloc printf", weak="cudaGetDriverEntryPointByVersion"),
-            [LINKS_12, ("symbols", 12, "12.0", "wants cudaMalloc of CUDA 12.0")],
-        ),
-        (
-            "a.so",
-            elf("libcufft.so.11", wants="cufftA cufftB", library="libcufft.so.11"),
-            [("linked", 12, "", "needs libcufft.so.11"), ("symbols", 12, "", "wants cufftA, cufftB")],
-        ),
-        (
-            "a.so",
-            elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_12_0", library="libnvJitLink.so.13"),
-            [("linked", 13, "", "needs libnvJitLink.so.13"), ("symbols", 13, "", "wants __nvJitLinkComplete_12_0")],
-        ),
-        (
-            "a.so",
-            elf(*CUDART, wants="cudaMalloc cudaGetDriverEntryPointByVersion", library="libcudart.so.12"),
-            [LINKS_12, ("symbols", 12, "12.5", "wants cudaGetDriverEntryPointByVersion of CUDA 12.5")],
-        ),
+        ("a.so", elf(*CUDART, wants="cudaMalloc printf", weak="cudaGetDriverEntryPointByVersion"),
+         [LINKS_12, ("symbols", 12, "12.0", "wants cudaMalloc of CUDA 12.0")]),
+        ("a.so", elf("libcufft.so.11", wants="cufftA cufftB", library="libcufft.so.11"),
+         [("linked", 12, "", "needs libcufft.so.11"), ("symbols", 12, "", "wants cufftA, cufftB")]),
+        ("a.so", elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_12_0", library="libnvJitLink.so.13"),
+         [("linked", 13, "", "needs libnvJitLink.so.13"), ("symbols", 13, "", "wants __nvJitLinkComplete_12_0")]),
+        ("a.so", elf(*CUDART, wants="cudaMalloc cudaGetDriverEntryPointByVersion", library="libcudart.so.12"),
+         [LINKS_12, ("symbols", 12, "12.5", "wants cudaGetDriverEntryPointByVersion of CUDA 12.5")]),
         (
             "a.so",
             elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_13_88", library="libnvJitLink.so.13"),
@@ -322,11 +293,8 @@ LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 1
             ],
         ),
         ("a.so", elf(*CUDA), [LINKS_CUDA]),
-        (
-            "a.so",
-            elf(*CUDA, wants="cuCoredumpGetAttribute"),
-            [LINKS_CUDA, ("symbols", 12, "12.1", "wants cuCoredumpGetAttribute of CUDA 12.1")],
-        ),
+        ("a.so", elf(*CUDA, wants="cuCoredumpGetAttribute"),
+         [LINKS_CUDA, ("symbols", 12, "12.1", "wants cuCoredumpGetAttribute of CUDA 12.1")]),
         ("a.so", elf(*CUDA, wants="cuInit"), [LINKS_CUDA, ("symbols", 12, "", "wants cuInit of CUDA 12.0 or older")]),
         ("a.so", elf(*CUDA, wants="cuOfTomorrow"), [LINKS_CUDA, ("symbols", 12, "", "wants cuOfTomorrow")]),
         (
@@ -338,7 +306,7 @@ LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 1
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_what_a_library_links(name: str, library: LoadableLibrary, expected: list) -> None:
     """A need for each library of CUDA, of the majors that fit, and one of a release where the symbols say so."""
     scan = Scan("", elves={name: library})
@@ -425,15 +393,12 @@ def test_each_file_costs_something() -> None:
         ("a.py", OpenedLibrary("libcuda.so.1", False), [("opened", 12, "", "names libcuda.so.1")]),
         ("a.py", OpenedLibrary("libfoo.so.1", True), []),
         ("x_cu13/a.py", OpenedLibrary("lib/libnvrtc.so.12", True), [("opened", 12, "", "loads lib/libnvrtc.so.12")]),
-        (
-            "a.py",
-            OpenedLibrary(r"C:\CUDA\nvrtc64_120_0.dll", True),
-            [("opened", 12, "", r"loads C:\CUDA\nvrtc64_120_0.dll")],
-        ),
+        ("a.py", OpenedLibrary(r"C:\CUDA\nvrtc64_120_0.dll", True),
+         [("opened", 12, "", r"loads C:\CUDA\nvrtc64_120_0.dll")]),
         ("a.so", OpenedLibrary("libcudart.so.12", True), [LINKS_12]),
         ("a.so", OpenedLibrary("libcublas.so.12", True), [LINKS_12]),
     ],
-)
+)  # fmt: skip
 def test_what_a_file_opens(name: str, opened: OpenedLibrary, expected: list) -> None:
     """A need for each major that fits; what a file links, or the wheel has, it need not open."""
     elves = {"a.so": elf(*CUDART), "libcublas.so.12": elf()} if name == "a.so" else {}

@@ -69,23 +69,17 @@ def test_device_code_of_a_wheel(make_wheel, capsys) -> None:
             ],
         ),
         ([cubin("a", "sm_70")], ["of 1 file runs on sm_70 to sm_75 with every driver from 525 on"]),
-        (
-            [cubin("a", "sm_80"), cubin("a", "sm_90")],
-            ["of 1 file runs on sm_80 to sm_90 with every driver from 525 on"],
-        ),
-        (
-            [cubin("a", "sm_80"), cubin("a", "sm_120")],
-            ["of 1 file runs on sm_80 to sm_89, sm_120 to sm_121 with every driver from 525 on"],
-        ),
+        ([cubin("a", "sm_80"), cubin("a", "sm_90")],
+         ["of 1 file runs on sm_80 to sm_90 with every driver from 525 on"]),
+        ([cubin("a", "sm_80"), cubin("a", "sm_120")],
+         ["of 1 file runs on sm_80 to sm_89, sm_120 to sm_121 with every driver from 525 on"]),
         ([cubin("a", "sm_87")], ["of 1 file runs on none of sm_70 to sm_121"]),
         ([cubin("a", "sm_70", NEW)], ["of 1 file runs on sm_70 to sm_75 with drivers from 580 on"]),
         ([cubin("a", "sm_80", relocatable=True)], ["in 1 file, for linkers only"]),
-        (
-            [cubin("a", "sm_90", note="x")],
-            ["of 1 file runs on sm_90 with every driver from 525 on; as far as the headers of packed images say"],
-        ),
+        ([cubin("a", "sm_90", note="x")],
+         ["of 1 file runs on sm_90 with every driver from 525 on; as far as the headers of packed images say"]),
     ],
-)
+)  # fmt: skip
 def test_where_it_runs(images, lines) -> None:
     """GPUs with the same drivers share an entry; what runs in some files alone has a line of its own."""
     assert [line.removeprefix("  device code  ") for line in served(code_of("x.whl", images))] == lines
@@ -113,11 +107,8 @@ TWELVE, THIRTEEN, EITHER = elf("libcudart.so.12"), elf("libcudart.so.13"), elf("
 @pytest.mark.parametrize(
     ("wheel", "elves", "name", "majors"),
     [
-        ("", {}, "x.py", (11, 12, 13)),
-        ("", {}, "cu12/x.py", (12,)),
-        ("", {}, "cu14/x.py", (11, 12, 13)),
-        ("x_cu13-1-py3.whl", {}, "x.py", (13,)),
-        ("x_cu13-1-py3.whl", {}, "cu12/x.py", (12,)),
+        ("", {}, "x.py", (11, 12, 13)), ("", {}, "cu12/x.py", (12,)), ("", {}, "cu14/x.py", (11, 12, 13)),
+        ("x_cu13-1-py3.whl", {}, "x.py", (13,)), ("x_cu13-1-py3.whl", {}, "cu12/x.py", (12,)),
         ("x_cu13-1-py3.whl", {"a.so": TWELVE}, "a.so", (12,)),
         ("", {"a.so": EITHER}, "a.so", (11, 12)),
         ("", {"cu13/a.so": EITHER}, "cu13/a.so", (11, 12)),
@@ -131,7 +122,7 @@ TWELVE, THIRTEEN, EITHER = elf("libcudart.so.12"), elf("libcudart.so.13"), elf("
         ("", {"a.so": elf("libcudart.so.12", "libcudart.so.13")}, "a.so", (11, 12, 13)),
         ("", {"a.so": elf("libcudart.so.12", rpath=("$ORIGIN",)), "libcudart.so.12": elf()}, "a.so", (11, 12, 13)),
     ],
-)
+)  # fmt: skip
 def test_majors_of_a_file(wheel: str, elves: dict[str, LoadableLibrary], name: str, majors: tuple[int, ...]) -> None:
     """By what it links, then by its folder, the name of the wheel, and the other files."""
     assert file_majors(Scan(wheel, elves=elves), name) == majors

@@ -79,28 +79,18 @@ def dll(
 @pytest.mark.parametrize(
     ("name", "soname"),
     [
-        ("cudart64_12.dll", "libcudart.so.12"),
-        ("cudart64_110.dll", "libcudart.so.11.0"),
-        ("nvrtc64_120_0.dll", "libnvrtc.so.12"),
-        ("nvrtc64_112_0.dll", "libnvrtc.so.11.2"),
+        ("cudart64_12.dll", "libcudart.so.12"), ("cudart64_110.dll", "libcudart.so.11.0"),
+        ("nvrtc64_120_0.dll", "libnvrtc.so.12"), ("nvrtc64_112_0.dll", "libnvrtc.so.11.2"),
         ("nvrtc-builtins64_130.dll", "libnvrtc-builtins.so.13.0"),
-        ("nvJitLink_130_0.dll", "libnvJitLink.so.13"),
-        ("NVJITLINK_120_0.DLL", "libnvJitLink.so.12"),
-        ("cublasLt64_13.dll", "libcublasLt.so.13"),
-        ("cufft64_11.dll", "libcufft.so.11"),
-        ("cusolver64_11.dll", "libcusolver.so.11"),
-        ("curand64_10.dll", "libcurand.so.10"),
-        ("cudnn64_9.dll", "libcudnn.so.9"),
-        ("nvcuda.dll", "libcuda.so.1"),
-        ("NVCUDA.DLL", "libcuda.so.1"),
+        ("nvJitLink_130_0.dll", "libnvJitLink.so.13"), ("NVJITLINK_120_0.DLL", "libnvJitLink.so.12"),
+        ("cublasLt64_13.dll", "libcublasLt.so.13"), ("cufft64_11.dll", "libcufft.so.11"),
+        ("cusolver64_11.dll", "libcusolver.so.11"), ("curand64_10.dll", "libcurand.so.10"),
+        ("cudnn64_9.dll", "libcudnn.so.9"), ("nvcuda.dll", "libcuda.so.1"), ("NVCUDA.DLL", "libcuda.so.1"),
         ("NVRTC-BUILTINS64_130.DLL", "libnvrtc-builtins.so.13.0"),
-        ("nppial64_12.dll", "libnppial.so.12"),
-        ("cudart.dll", "libcudart.so"),
-        ("kernel32.dll", None),
-        ("cuda_runtime.dll", None),
-        ("libcudart.so.12", None),
+        ("nppial64_12.dll", "libnppial.so.12"), ("cudart.dll", "libcudart.so"), ("kernel32.dll", None),
+        ("cuda_runtime.dll", None), ("libcudart.so.12", None),
     ],
-)
+)  # fmt: skip
 def test_names(name: str, soname: str | None) -> None:
     """The name of a DLL says which library it is, and of which major."""
     assert soname_of_dll(name) == soname

@@ -156,23 +156,17 @@ ALL, OLDER = "535 to 580 (CUDA 12.2 to 13.0)", "535 to 575 (CUDA 12.2 to 12.9)"
     ("images", "code", "drivers", "why"),
     [
         ([made("cubin", "sm_80")], "209", ALL, "nothing fits among cubin for sm_80"),
-        (
-            [made("ptx", "sm_90", ptx_isa=(8, 8), needs=Needs(CudaVersion(12, 9)))],
-            *("222", "535 (CUDA 12.2)", "PTX 8.8 for sm_90 needs a driver for CUDA 12.9"),
-        ),
-        (
-            [made("ptx", "sm_90", ptx_isa=(9, 9), needs=Needs(OF_13.version, newer_than=True))],
-            *("222", ALL, "PTX 9.9 for sm_90 needs a driver for a release newer than CUDA 13.0"),
-        ),
+        ([made("ptx", "sm_90", ptx_isa=(8, 8), needs=Needs(CudaVersion(12, 9)))],
+         *("222", "535 (CUDA 12.2)", "PTX 8.8 for sm_90 needs a driver for CUDA 12.9")),
+        ([made("ptx", "sm_90", ptx_isa=(9, 9), needs=Needs(OF_13.version, newer_than=True))],
+         *("222", ALL, "PTX 9.9 for sm_90 needs a driver for a release newer than CUDA 13.0")),
         ([made("ptx", "sm_90", ptx_isa=None)], "222", ALL, "PTX ? for sm_90 cannot be read"),
         ([made("ptx", "sm_80a")], "218", ALL, "the PTX that is taken is for sm_80a alone"),
         ([made("cubin", "sm_90", needs=OF_13)], "200", OLDER, "the cubin for sm_90 is taken, and it is of CUDA 13.0"),
-        (
-            [made("cubin", f"sm_{n}") for n in range(10, 23)],
-            *("209", ALL, f"nothing fits among {', '.join(f'cubin for sm_{n}' for n in range(10, 22))}, ..."),
-        ),
+        ([made("cubin", f"sm_{n}") for n in range(10, 23)],
+         *("209", ALL, f"nothing fits among {', '.join(f'cubin for sm_{n}' for n in range(10, 22))}, ...")),
     ],
-)
+)  # fmt: skip
 def test_what_fails(images: list[DeviceImage], code: str, drivers: str, why: str) -> None:
     """A sentence says the code, the drivers that answer it, and why."""
     assert code_of("x", images).failures(["sm_90"], DRIVERS) == [f"a.so: {code} on sm_90 with driver {drivers}: {why}"]

@@ -159,9 +159,7 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
 @pytest.mark.parametrize(
     ("items", "driver", "arch", "code", "texts"),
     [
-        (WHOLE, "13.0", "sm_90", 0, []),
-        (WHOLE, "13.2", None, 0, []),
-        (WHOLE, "", None, 0, [NO_DRIVER]),
+        (WHOLE, "13.0", "sm_90", 0, []), (WHOLE, "13.2", None, 0, []), (WHOLE, "", None, 0, [NO_DRIVER]),
         (several("nvJitLink 12.3"), "", None, 0, [NO_DRIVER]),
         ([], "13.0", None, 2, ["unknown: no part of a CUDA toolkit was found => pip install 'cuda-toolkit["]),
         (several("nvrtc ?"), "13.0", None, 2, [
@@ -192,20 +190,18 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             f"error: * understands up to 13.0 * => {INSTALL.format(2)} {MIXED}",
             f"error: * (ISA 9.2) * nvJitLink 13.0 (ISA up to 9.0) => {INSTALL.format(2)} {MIXED}",
         ]),
-        (several("nvrtc 12.6, nvJitLink 12.5"), "13.0", None, 1, [
-            "error: ltoir from nvrtc to nvJitLink", f"{NO_LTO}the policies newer-driver-ok and released do => no",
-        ]),
-        (several("nvJitLink 13.0, cudadevrt 13.1 static-libs"), "13.1", None, 1, [
-            f"error: * must not be older * => {INSTALL.format(1)}",
-        ]),
+        (several("nvrtc 12.6, nvJitLink 12.5"), "13.0", None, 1,
+         ["error: ltoir from nvrtc to nvJitLink", f"{NO_LTO}the policies newer-driver-ok and released do => no"]),
+        (several("nvJitLink 13.0, cudadevrt 13.1 static-libs"), "13.1", None, 1,
+         [f"error: * must not be older * => {INSTALL.format(1)}"]),
         (WHOLE, "13.0", "sm_70", 1, [
             "error: nvrtc 13.0 does not know sm_70, the device here; it knows sm_75 to sm_121f => pip uninstall",
             "error: nvJitLink 13.0 does not know sm_70 * ==12.9.*' * <the toolkit does not know sm_70, the device",
         ]),
-        (several("nvrtc 12.9"), "13.0", "sm_88", 1, [
-            "does not know sm_88, * => pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1'", NO_NVJITLINK,
-        ]),
-        (several("nvrtc 13.0"), "13.0", "sm_200", 1, ["nvrtc 13.0 does not know sm_200 * => no command", NO_NVJITLINK]),
+        (several("nvrtc 12.9"), "13.0", "sm_88", 1,
+         ["does not know sm_88, * => pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1'", NO_NVJITLINK]),
+        (several("nvrtc 13.0"), "13.0", "sm_200", 1,
+         ["nvrtc 13.0 does not know sm_200 * => no command", NO_NVJITLINK]),
         (several("nvrtc 13.0"), "", None, 1, [
             NO_DRIVER,
             f"{NO_LINK}there is no nvJitLink; * => {INSTALL.format(0)} / install the NVIDIA driver <nothing here links",
@@ -221,45 +217,36 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             f"{NO_LINK}nvJitLink 12.1 is older than 12.3; * => pip install * / install the NVIDIA driver",
         ]),
         ([*several("nvrtc 13.2"), *outside("nvJitLink 13.0")], "13.2", None, 1, ["ltoir", "ISA"]),
-        ([*several("nvrtc 12.8"), *outside("nvJitLink 13.2")], "13.2", None, 0, [
-            "warning: ltoir from nvrtc to nvJitLink: * (measured for sm_90: works)",
-        ]),
-        ([*WHOLE, *outside("cudart 12.6 headers, cudadevrt 13.5 static-libs, cudart 12.6")], "13.5", None, 0, [
-            "note: not used",
-        ]),
+        ([*several("nvrtc 12.8"), *outside("nvJitLink 13.2")], "13.2", None, 0,
+         ["warning: ltoir from nvrtc to nvJitLink: * (measured for sm_90: works)"]),
+        ([*WHOLE, *outside("cudart 12.6 headers, cudadevrt 13.5 static-libs, cudart 12.6")], "13.5", None, 0,
+         ["note: not used"]),
         (outside("nvfatbin 13.0"), "12.8", None, 1, ["does not run CUDA 13.0 (nvfatbin library)", NO_NVJITLINK]),
         ([*WHOLE, *outside("nvvm 13.0")], "13.0", None, 0, []),
-        (several("nvrtc 13.2, nvrtc 13.0 headers, nvfatbin ?"), "13.2", None, 1, [
-            "unknown: * release of the nvfatbin library", f"error: * nvrtc headers * {MIXED}", NO_NVJITLINK,
-        ]),
+        (several("nvrtc 13.2, nvrtc 13.0 headers, nvfatbin ?"), "13.2", None, 1,
+         ["unknown: * release of the nvfatbin library", f"error: * nvrtc headers * {MIXED}", NO_NVJITLINK]),
         (several("nvrtc 13.0, ptxas 13.0 binaries"), "12.7", None, 1, [
             "CUDA 13.0 (nvrtc library): * && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.8' * or, where the forward-",
             "CUDA 13.0 (ptxas binary): * => no command / uninstall w-ptxas, and put the bin folder of a CUDA 12.7",
             "ISA up to 8.6 * => pip", NO_NVJITLINK,
         ]),
         (several("nvrtc 12.8, nvJitLink 12.8, nvdisasm 13.5 binaries, cccl 13.5 headers"), "12.8", None, 0, []),
-        (several("nvrtc 13.2, nvrtc 13.1 headers"), "12.8", None, 1, [
-            "several releases: CUDA 13.1, 13.2>", "run CUDA 13.2 (nvrtc library):", "ISA up to 8.7", NO_NVJITLINK,
-        ]),
+        (several("nvrtc 13.2, nvrtc 13.1 headers"), "12.8", None, 1,
+         ["several releases: CUDA 13.1, 13.2>", "run CUDA 13.2 (nvrtc library):", "ISA up to 8.7", NO_NVJITLINK]),
         (several("nvrtc 12.9, nvJitLink 12.9"), "12.0 520.30.01", None, 1, [
             "error: * branch 525 * [nvjitlink,nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 is too old",
             "warning: PTX * => pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 refuses the",
         ]),
-        (several("nvrtc 13.2, nvrtc 13.0 headers"), "13.0 580.65.06", None, 1, [
-            f"nvrtc headers * {MIXED}", "error: PTX * <the driver of CUDA 13.0 refuses the PTX", NO_NVJITLINK,
-        ]),
-        (several("nvrtc 13.2, nvJitLink 13.1"), "12.8", None, 1, [
-            "ltoir from", "run CUDA 13.1", "run CUDA 13.2", "the driver of CUDA 12.8 (ISA up to 8.7)", NO_LTO,
-        ]),
-        ([*WHOLE, replace(item("nvrtc", "13.0", "headers"), wheel="other")], "13.0", "sm_70", 1, [
-            "nvrtc 13.0 does not know * -y other w-cudart w-nvJitLink w-nvrtc &&", "nvJitLink 13.0 does not know",
-        ]),
-        ([*WHOLE, *outside("nvvm 13.2, nvcc ? headers, ptxas 13.1 binaries, nvlink 12.9 binaries")], "13.5", None, 0, [
-            "note: not used: parts of CUDA 12.9, 13.1, 13.2, unknown outside of this",
-        ]),
-        ([*WHOLE, *outside("nvvm 13.2, nvcc ? headers")], "13.5", None, 0, [
-            f"{UNUSED} (nvvm library at /out/nvvm and 1 more) do not fit * => no command / nothing else <not used: ",
-        ]),
+        (several("nvrtc 13.2, nvrtc 13.0 headers"), "13.0 580.65.06", None, 1,
+         [f"nvrtc headers * {MIXED}", "error: PTX * <the driver of CUDA 13.0 refuses the PTX", NO_NVJITLINK]),
+        (several("nvrtc 13.2, nvJitLink 13.1"), "12.8", None, 1,
+         ["ltoir from", "run CUDA 13.1", "run CUDA 13.2", "the driver of CUDA 12.8 (ISA up to 8.7)", NO_LTO]),
+        ([*WHOLE, replace(item("nvrtc", "13.0", "headers"), wheel="other")], "13.0", "sm_70", 1,
+         ["nvrtc 13.0 does not know * -y other w-cudart w-nvJitLink w-nvrtc &&", "nvJitLink 13.0 does not know"]),
+        ([*WHOLE, *outside("nvvm 13.2, nvcc ? headers, ptxas 13.1 binaries, nvlink 12.9 binaries")], "13.5", None, 0,
+         ["note: not used: parts of CUDA 12.9, 13.1, 13.2, unknown outside of this"]),
+        ([*WHOLE, *outside("nvvm 13.2, nvcc ? headers")], "13.5", None, 0,
+         [f"{UNUSED} (nvvm library at /out/nvvm and 1 more) do not fit * => no command / nothing else <not used: "]),
     ],
 )  # fmt: skip
 def test_findings(items, driver, arch, code, texts) -> None:
@@ -309,11 +296,8 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
     [
         ([], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
         ([claim(NVRTC, "==12.8.93")], None, f"pip install 'cuda-toolkit[nvrtc]==12.8.*' {NVRTC}==12.8.93"),
-        (
-            [claim(NVRTC, "<12.9"), claim(NVRTC, ">=12.8")],
-            None,
-            f"pip install 'cuda-toolkit[nvrtc]==12.8.*' '{NVRTC}<12.9,>=12.8'",
-        ),
+        ([claim(NVRTC, "<12.9"), claim(NVRTC, ">=12.8")], None,
+         f"pip install 'cuda-toolkit[nvrtc]==12.8.*' '{NVRTC}<12.9,>=12.8'"),
         ([claim(NVRTC, "==12.8.93", "conda")], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
         ([claim(NVRTC, ""), claim("other", "<1")], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
         ([], broken("version", "", claim(CUFFT, "<13")), "pip install 'nvidia-cufft-cu12<13'"),
@@ -331,7 +315,7 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
         ([claim("a", "<2")], broken("version", "a>=1"), "pip install 'a>=1'"),
         ([], broken("missing", "own", claim("a", "<2,>=2")), "pip install own"),
     ],
-)
+)  # fmt: skip
 def test_what_distributions_require(claims, conflict, fix) -> None:
     """The command keeps it, and is also that of a conflict which pip can end; others keep their own."""
     parts = "nvrtc 12.9, nvJitLink 12.9" if conflict else "nvrtc 12.8, nvJitLink 12.9, nvrtc 12.9 headers"
@@ -396,16 +380,12 @@ def test_a_conflict_without_a_toolkit() -> None:
         ("numpy", "", "", "", 0),
         ("pytest-cudalink cuda-pathfinder", "pytest-cudalink", "", "", 0),
         ("pytest-cudalink cuda-pathfinder own", "own", "", "", 1),
-        ("cuda-pathfinder", "", "", "", 1),
-        ("cupy-cuda12x", "", "", "", 1),
-        ("numpy", "", "libnvrtc 13", "", 1),
-        ("numpy", "", "libnvrtc 12", "", 0),
-        ("numpy", "", "libcudart 13", "", 0),
-        ("numpy", "", "libnvrtc 13", "cudart 12.8", 1),
-        ("numpy", "", "", "cudart 12.8", 0),
-        ("cuda-bindings", "", "", "cudart 12.8", 1),
+        ("cuda-pathfinder", "", "", "", 1), ("cupy-cuda12x", "", "", "", 1),
+        ("numpy", "", "libnvrtc 13", "", 1), ("numpy", "", "libnvrtc 12", "", 0),
+        ("numpy", "", "libcudart 13", "", 0), ("numpy", "", "libnvrtc 13", "cudart 12.8", 1),
+        ("numpy", "", "", "cudart 12.8", 0), ("cuda-bindings", "", "", "cudart 12.8", 1),
     ],
-)
+)  # fmt: skip
 def test_a_toolkit_outside_counts_for_what_uses_it(installed, by, used, inside, code) -> None:
     """Whatever looks one up, or opens its libraries; that this project requires cuda-pathfinder makes no use of it."""
     items = [*several(inside), *outside("nvrtc 13.0, nvcc 13.0 binaries")]
@@ -497,12 +477,10 @@ def test_nvvm_without_libdevice() -> None:
     [
         ({"cuda-bindings": "13.4.0"}, "12.8", "pip install 'cuda-bindings==12.*'"),
         ({"cuda-bindings": "13.4.0"}, "13.0 580.65.06", None),
-        ({"cuda-bindings": "12.9.4"}, "13.0", None),
-        ({"cuda-bindings": "13.4.0"}, "", None),
-        ({"cuda-bindings": "unknown"}, "12.8", None),
-        ({"numpy": "13.4"}, "12.8", None),
+        ({"cuda-bindings": "12.9.4"}, "13.0", None), ({"cuda-bindings": "13.4.0"}, "", None),
+        ({"cuda-bindings": "unknown"}, "12.8", None), ({"numpy": "13.4"}, "12.8", None),
     ],
-)
+)  # fmt: skip
 def test_a_runtime_inside_a_distribution(versions, driver, fix) -> None:
     """The driver must run it as it runs the toolkit's."""
     facts = facts_of(*driver.split()) if driver else facts_of(None)
@@ -585,11 +563,9 @@ TILEIRAS = {"nvidia-cuda-tileiras": "13.2.86", "nvidia-cuda-nvcc": "13.2.78", "n
 @pytest.mark.parametrize(
     ("installed", "programs", "arch", "text"),
     [
-        ({}, (), "sm_75", ""),
-        (TILEIRAS, (), "sm_75", ""),
+        ({}, (), "sm_75", ""), (TILEIRAS, (), "sm_75", ""),
         (CUDA_TILE, (), "sm_89", "tileiras, which compiles its kernels, is neither installed nor on the PATH"),
-        (CUDA_TILE, ("tileiras",), "sm_75", ""),
-        (CUDA_TILE | TILEIRAS, (), "sm_89", ""),
+        (CUDA_TILE, ("tileiras",), "sm_75", ""), (CUDA_TILE | TILEIRAS, (), "sm_89", ""),
         (CUDA_TILE | TILEIRAS, (), None, ""),
         (CUDA_TILE | TILEIRAS, (), "sm_90", "tileiras 13.2 does not compile for sm_90, the device here; 13.3 is the"),
         (CUDA_TILE | TILEIRAS, (), "sm_75", "no known tileiras compiles for sm_75"),
@@ -599,7 +575,7 @@ TILEIRAS = {"nvidia-cuda-tileiras": "13.2.86", "nvidia-cuda-nvcc": "13.2.78", "n
         (CUDA_TILE | dict.fromkeys(TILEIRAS, "13.2rc1"), (), "sm_75", "no known tileiras compiles for sm_75"),
         (CUDA_TILE | dict.fromkeys(TILEIRAS, "x"), (), "sm_89", "(nvidia-cuda-tileiras x, nvidia-cuda-nvcc x, "),
     ],
-)
+)  # fmt: skip
 def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> None:
     """A missing tileiras, one that cuda-tile passes over, and one that does not know the GPU are warnings."""
     monkeypatch.setattr(Machine, "programs", programs)
@@ -831,14 +807,12 @@ def test_nothing_links_and_nothing_would() -> None:
 @pytest.mark.parametrize(
     ("version", "bindings", "driver", "more", "lacks"),
     [
-        ("1.2.1", "13.0.3", "13.0", "", ["cudart"]),
-        ("1.2.1", "13.0.3", "13.0", "cudart 13.0", []),
-        ("1.1.1", "13.0.3", "13.0", "", []),
-        ("1.1.1", "12.9.4", None, "", []),
+        ("1.2.1", "13.0.3", "13.0", "", ["cudart"]), ("1.2.1", "13.0.3", "13.0", "cudart 13.0", []),
+        ("1.1.1", "13.0.3", "13.0", "", []), ("1.1.1", "12.9.4", None, "", []),
         ("1.1.1", "12.9.4", "13.0", "", ["nvrtc", "nvJitLink"]),
         ("1.1.1", "12.9.4", "13.0", "libnvrtc.so.12", ["nvJitLink"]),
     ],
-)
+)  # fmt: skip
 def test_what_a_module_loads_as_it_is_imported(version, bindings, driver, more, lacks) -> None:
     """No metadata requires it; cuda.compute loads libraries of cuda-bindings' major: the first found, or the loader's.
 
@@ -865,22 +839,14 @@ def test_what_a_module_loads_as_it_is_imported(version, bindings, driver, more, 
         ("nvrtc 12.8, nvvm 12.8, nvJitLink 12.8", "12.8", "numba-cuda", []),
         ("nvrtc 12.8, nvJitLink 12.8", "12.8", "numba-cuda", ["loads the nvvm library as it compiles a kernel"]),
         ("nvvm 12.8, nvJitLink 12.8", None, "numba-cuda", ["loads the nvrtc library as it compiles a kernel"]),
-        (
-            "nvrtc 12.4, nvvm 12.8",
-            "12.4",
-            "numba-cuda",
-            ["of NVVM 12.8 (ISA 8.7) is refused by the driver of CUDA 12.4"],
-        ),
-        (
-            "nvrtc 12.4, nvvm 12.8, nvJitLink 12.4",
-            "12.8",
-            "numba-cuda",
-            ["PTX of NVVM 12.8 (ISA 8.7) is refused by nvJ"],
-        ),
+        ("nvrtc 12.4, nvvm 12.8", "12.4", "numba-cuda",
+         ["of NVVM 12.8 (ISA 8.7) is refused by the driver of CUDA 12.4"]),
+        ("nvrtc 12.4, nvvm 12.8, nvJitLink 12.4", "12.8", "numba-cuda",
+         ["PTX of NVVM 12.8 (ISA 8.7) is refused by nvJ"]),
         ("nvrtc 12.4, nvvm 12.8, nvJitLink 12.8", "12.4", "numba-cuda", []),
         ("nvrtc 12.4, nvvm 12.8", "12.4", "other", []),
     ],
-)
+)  # fmt: skip
 def test_what_numba_cuda_compiles_with(items, driver, installed, errors) -> None:
     """It needs NVRTC and NVVM, whose PTX the driver takes, or nvJitLink; see numba-cuda#163."""
     device = [item("device", "12.8", "bitcode-libs")] * ("nvvm" in items)
@@ -1086,14 +1052,11 @@ def test_a_path_that_the_terminal_cannot_show(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("variables", "terminal", "coloured"),
     [
-        ({}, True, True),
-        ({}, False, False),
-        ({"NO_COLOR": "1"}, True, False),
-        ({"TERM": "dumb"}, True, False),
+        ({}, True, True), ({}, False, False), ({"NO_COLOR": "1"}, True, False), ({"TERM": "dumb"}, True, False),
         ({"FORCE_COLOR": "1"}, False, True),
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
     ],
-)
+)  # fmt: skip
 def test_colours(capsys, monkeypatch, variables, terminal, coloured) -> None:
     """A pipe gets the same text without colour; NO_COLOR and FORCE_COLOR are obeyed."""
     report = made(*WHOLE, facts=facts_of("12.8"))

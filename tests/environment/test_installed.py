@@ -89,14 +89,10 @@ def test_the_place_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["v/dist-packages/"], "v/dist-packages", "v/dist-packages", ["v/dist-packages"], RUNNING),
         (["v/x-1.dist-info/"], "v", "v", ["v"], RUNNING),
         (["conda-meta/"], "", "", [], RUNNING),
-        (
-            ["lib/python3/dist-packages/", "local/lib/python3.11/dist-packages/", f"lib64/{THREADED[4:]}/"], "", "",
-            [f"lib64/{THREADED[4:]}", "local/lib/python3.11/dist-packages", "lib/python3/dist-packages"], "3.13",
-        ),
-        (
-            [f"lib/python{name}/site-packages/" for name in ("3.9", "3.13", "3.10", "3.11")], "", "",
-            [f"lib/python{name}/site-packages" for name in ("3.10", "3.11", "3.13", "3.9")], "3.10",
-        ),
+        (["lib/python3/dist-packages/", "local/lib/python3.11/dist-packages/", f"lib64/{THREADED[4:]}/"], "", "",
+         [f"lib64/{THREADED[4:]}", "local/lib/python3.11/dist-packages", "lib/python3/dist-packages"], "3.13"),
+        ([f"lib/python{name}/site-packages/" for name in ("3.9", "3.13", "3.10", "3.11")], "", "",
+         [f"lib/python{name}/site-packages" for name in ("3.10", "3.11", "3.13", "3.9")], "3.10"),
         (["lib/python3.12/site-packages/", "lib/pythonx/site-packages"], "", "", [PACKAGES], "3.12"),
         ([f"site-packages/{PACKAGES}/"], "site-packages", "site-packages", [f"site-packages/{PACKAGES}"], "3.12"),
     ],
@@ -136,8 +132,7 @@ def test_no_place(tmp_path: Path) -> None:
         ("home = {}/bin\ninclude-system-site-packages = true\n", SYSTEM),
         ("# \udcff\n HOME={}/bin \nInclude-System-Site-Packages=TRUE", SYSTEM),
         ("home = {}/bin\ninclude-system-site-packages = false\n", []),
-        ("home = {}/bin\n", []),
-        ("include-system-site-packages = true\n", []),
+        ("home = {}/bin\n", []), ("include-system-site-packages = true\n", []),
         ("home = {}/bin\nhome =\ninclude-system-site-packages = true\n", []),
     ],
 )  # fmt: skip
@@ -284,9 +279,7 @@ def test_names_of_libraries(name: str, library: bool) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "version"),
     [
-        ("x/a.py,,9", "x/a.py,,3", "2"),
-        ("x/a.py,,3", "x/a.py,,3", "1"),
-        ("x/gone.py,,3", "x/a.py,,3", "2"),
+        ("x/a.py,,9", "x/a.py,,3", "2"), ("x/a.py,,3", "x/a.py,,3", "1"), ("x/gone.py,,3", "x/a.py,,3", "2"),
         ("x/folder.py,,3", "x/a.py,,9", "1"),
         ("x/a.py,,9\nx/b.py,,9", "x/a.py,,9\nx/b.py,,3", "2"),
         ("x/a.py,,3\nx/a.py,9", "x/a.py,,9", "1"),  # these say nothing: rows that are cut, without a size,
@@ -295,7 +288,7 @@ def test_names_of_libraries(name: str, library: bool) -> None:
         ('x/a.py,,3\n"x/b.py,,\0', "x/a.py,,9", "1"),  # and what is not CSV
         ("x/a.py,,9", None, "1"),
     ],
-)
+)  # fmt: skip
 def test_two_releases_in_one_folder(first: str, second: str | None, version: str, write, tmp_path: Path) -> None:
     """That counts whose RECORD describes more of the files; in another folder, the first does."""
     for name, record in (("s/x-1", first), ("s/x-2" if second else "t/x-2", second or "x/a.py,,3")):

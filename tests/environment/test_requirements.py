@@ -25,21 +25,16 @@ def requirement_of(**keywords):
     [
         ({"driver": ">=13.2"}, "driver >= 13.2"),
         ({"driver": "<14,>=13.2"}, "driver >= 13.2, < 14"),
-        ({"nvjitlink": "13"}, "nvjitlink == 13.*"),
-        ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
-        ({"ctk": "12.9.1"}, "ctk == 12.9.1.*"),
-        ({"ctk": "==13.0.3.0"}, "ctk == 13.0.3.0"),
+        ({"nvjitlink": "13"}, "nvjitlink == 13.*"), ({"ctk": "~=12.9"}, "ctk ~= 12.9"),
+        ({"ctk": "12.9.1"}, "ctk == 12.9.1.*"), ({"ctk": "==13.0.3.0"}, "ctk == 13.0.3.0"),
         ({"nvjitlink": ">13.0.87,<13.0.89"}, "nvjitlink > 13.0.87, < 13.0.89"),
         ({"driver": "13.6"}, "driver == 13.6.*"),  # a release that is not known yet
-        ({"driver": "<12"}, "driver < 12"),
-        ({"driver": " 13 "}, "driver == 13.*"),
+        ({"driver": "<12"}, "driver < 12"), ({"driver": " 13 "}, "driver == 13.*"),
         ({"arch": "compute_90"}, "arch sm_90"),
         ({"arch": "sm_999"}, "arch sm_999"),  # a device that is not known yet
-        ({"arch": ">=9.0"}, "arch >= 9.0"),
-        ({"gpu": True}, "a GPU"),
-        ({"gpu": False}, "no GPU"),
+        ({"arch": ">=9.0"}, "arch >= 9.0"), ({"gpu": True}, "a GPU"), ({"gpu": False}, "no GPU"),
     ],
-)
+)  # fmt: skip
 def test_text(keywords, text) -> None:
     """A requirement reads the same however it was written."""
     assert str(requirement_of(**keywords)) == text
@@ -181,8 +176,7 @@ LINK_ERROR = LinkError("nvJitLink: x failed", backend="nvjitlink", code=4, code_
     ("raises", "error", "matches"),
     [
         (Raises("NVJITLINK_ERROR_PTX_COMPILE"), LINK_ERROR, True),
-        (Raises(4), LINK_ERROR, True),
-        (Raises(5), LINK_ERROR, False),
+        (Raises(4), LINK_ERROR, True), (Raises(5), LINK_ERROR, False),
         (Raises("NVJITLINK_ERROR_PTX_COMPILE"), BindingsError(4, "ERROR_PTX_COMPILE (4)"), True),
         (Raises("NVJITLINK_ERROR_PTX"), BindingsError(4, "ERROR_PTX_COMPILE (4)"), False),
         (Raises(4), BindingsError(4, ""), True),
@@ -191,17 +185,14 @@ LINK_ERROR = LinkError("nvJitLink: x failed", backend="nvjitlink", code=4, code_
         (Raises(ValueError), RuntimeError(), False),
         (Raises(RuntimeError, match="too new"), RuntimeError("input too new"), True),
         (Raises(match="too new"), RuntimeError("too new"), True),
-        (Raises("1.5"), RuntimeError("1x5"), False),
-        (Raises(0), BindingsError(0, ""), True),
-        (Raises(1), BindingsError(True, ""), True),
-        (Raises(4), BindingsError("4", ""), False),
-        (Raises("PTX"), RuntimeError("PTX"), True),
-        (Raises("PTX"), RuntimeError("PTXAS"), False),
+        (Raises("1.5"), RuntimeError("1x5"), False), (Raises(0), BindingsError(0, ""), True),
+        (Raises(1), BindingsError(True, ""), True), (Raises(4), BindingsError("4", ""), False),
+        (Raises("PTX"), RuntimeError("PTX"), True), (Raises("PTX"), RuntimeError("PTXAS"), False),
         (Raises("PTX"), RuntimeError("NVPTX"), False),
         (Raises(ValueError, "PTX"), RuntimeError("PTX"), True),
         (Raises(BaseException), KeyError("x"), True),
     ],
-)
+)  # fmt: skip
 def test_documented_failure(raises, error, matches) -> None:
     """Codes are found where each library keeps them; a name is matched whole; one of several is enough."""
     assert raises.matches(error) is matches

@@ -151,20 +151,12 @@ CUBLAS = "nvidia/cu13/lib/libcublas.so.13"
 @pytest.mark.parametrize(
     ("version", "toolkits", "value", "witness"),
     [
-        (
-            "98.1.0.3",
-            {"13.0.2": ["nvidia-cublas==98.1.0.3.*; sys_platform == 'linux' and extra == 'cublas'"]},
-            (13, 0),
-            "is what cuda-toolkit 13.0.2 requires",
-        ),
+        ("98.1.0.3", {"13.0.2": ["nvidia-cublas==98.1.0.3.*; sys_platform == 'linux' and extra == 'cublas'"]},
+         (13, 0), "is what cuda-toolkit 13.0.2 requires"),
         ("98.4.1", {"13.0.2": ["nvidia-cublas<99,>=13.1.0.3"]}, (13, 0), "is what cuda-toolkit 13.0.2 requires"),
         ("98.4.1rc1", {"13.0.2": ["nvidia_cuBLAS>=13.1.0.3"]}, (13, 0), "is what cuda-toolkit 13.0.2 requires"),
-        (
-            "98.1.0.3",
-            {"13.0.2": ["nvidia-cublas==98.2.*", "nvidia-cublas==98.1.*"]},
-            (13, 0),
-            "is what cuda-toolkit 13.0.2 requires",
-        ),
+        ("98.1.0.3", {"13.0.2": ["nvidia-cublas==98.2.*", "nvidia-cublas==98.1.*"]}, (13, 0),
+         "is what cuda-toolkit 13.0.2 requires"),
         (
             "98.1.0.4",
             {
@@ -179,20 +171,12 @@ CUBLAS = "nvidia/cu13/lib/libcublas.so.13"
                 "13.1.0 wants nvidia-cublas==96"
             ),
         ),
-        (
-            "98.1.0.3",
-            {"13.0.2": ["nvidia-cublas>=13.1,<99"], "13.2.1": ["nvidia-cublas>=13,<99"]},
-            None,
-            "fits more than one toolkit: cuda-toolkit 13.0.2 in {site}, cuda-toolkit 13.2.1 in {site}",
-        ),
-        (
-            "98.1.0.3",
-            {"13.0.1": ["nvidia-cublas>=13.1,<99"], "13.0.2": ["nvidia-cublas>=13,<99"]},
-            (13, 0),
-            "is what cuda-toolkit 13.0.2 requires",
-        ),
+        ("98.1.0.3", {"13.0.2": ["nvidia-cublas>=13.1,<99"], "13.2.1": ["nvidia-cublas>=13,<99"]}, None,
+         "fits more than one toolkit: cuda-toolkit 13.0.2 in {site}, cuda-toolkit 13.2.1 in {site}"),
+        ("98.1.0.3", {"13.0.1": ["nvidia-cublas>=13.1,<99"], "13.0.2": ["nvidia-cublas>=13,<99"]}, (13, 0),
+         "is what cuda-toolkit 13.0.2 requires"),
     ],
-)
+)  # fmt: skip
 def test_wheel_by_requirements(tmp_path, alone, version, toolkits, value, witness) -> None:
     """A wheel that no table knows belongs to the one release whose toolkits require it, by a pin or by a range."""
     wheel(tmp_path, "nvidia-cublas", version, [CUBLAS])
@@ -367,17 +351,15 @@ INSIDE = b"\0libnvrtc-builtins.so.13.2\0"
     [
         ("libnvJitLink.so.12", ALIASES, (), (12, 10), "its newest symbol, __nvJitLinkCreate_12_10"),
         ("libnvJitLink.so.12", b"__nvJitLinkCreate_x", (), None, ""),
-        ("libnvJitLink.so.12", None, (), None, ""),
-        ("libother.so.12", ALIASES, (), None, ""),
+        ("libnvJitLink.so.12", None, (), None, ""), ("libother.so.12", ALIASES, (), None, ""),
         ("libnvrtc.so.13", INSIDE, (), (13, 2), "the builtins that it asks for, libnvrtc-builtins.so.13.2"),
         ("libnvrtc.so.13", INSIDE, ("13.4", "12.9", "13.4.1"), (13, 4), "the builtins next to it, {}.13.4"),
         ("libnvrtc.so.13", INSIDE, ("13.4", "13.5"), (13, 2), "the builtins that it asks for, {}.13.2"),
-        ("libnvrtc.so.13", b"", (), None, ""),
-        ("libnvrtc.so.13", b"other", (), None, ""),
+        ("libnvrtc.so.13", b"", (), None, ""), ("libnvrtc.so.13", b"other", (), None, ""),
         ("libnvrtc.so.13", None, (), None, ""),
         ("libother.so.13", INSIDE, ("13.4",), None, ""),
     ],
-)
+)  # fmt: skip
 def test_own_versions(name, content, beside, value, witness, tmp_path) -> None:
     """NVRTC and nvJitLink are their own witnesses, by a file next to them or by content; else a cuda.h is one."""
     for release in beside:

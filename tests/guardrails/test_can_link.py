@@ -257,16 +257,11 @@ ONE_MAJOR = "LTO-IR is promised to work within one major version, into a linker 
         ("driver", "ltoir", V(12, 0), V(12, 0), ["the linker gives no LTO-IR to a driver; nvJitLink links it"]),
         ("nvjitlink", "ltoir", V(13, 1), V(13, 0), [MADE_BY_A_NEWER, ONE_MAJOR]),
         ("driver", "cubin", V(13, 1), V(13, 0), [MADE_BY_A_NEWER]),
-        (
-            "load",
-            "ptx",
-            V(13, 0),
-            V(12, 9),
-            ["the driver does not run CUDA 13.0 (nvrtc library)", "nvJitLink 13.0 links"],
-        ),
+        ("load", "ptx", V(13, 0), V(12, 9),
+         ["the driver does not run CUDA 13.0 (nvrtc library)", "nvJitLink 13.0 links"]),
         ("driver", "ptx", V(13, 0), V(12, 9), ["its header says that CUDA 13.0 made it", *["the driver links"] * 2]),
     ],
-)
+)  # fmt: skip
 def test_why(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion, reasons: list[str]) -> None:
     """Each rule says what it goes by; what other rules say after a colon is theirs."""
     assert [made.because.partition(": ")[0] for made in predictions(step, kind, producer, consumer)] == reasons

@@ -98,14 +98,10 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
 @pytest.mark.parametrize(
     ("a", "b", "related"),
     [
-        (NVRTC, ("headers", "nvrtc"), True),
-        (NVRTC, ("headers", "cudart"), False),
-        (NVRTC, ("headers", "cccl"), False),
-        (NVRTC, NVJITLINK, False),
-        (NVRTC, ("headers", "nvjitlink"), False),
-        (NVRTC, ("dynamic-libs", "cudart"), False),
-        (NVRTC, ("binaries", "nvcc"), False),
-        (NVJITLINK, ("headers", "nvjitlink"), True),
+        (NVRTC, ("headers", "nvrtc"), True), (NVRTC, ("headers", "cudart"), False),
+        (NVRTC, ("headers", "cccl"), False), (NVRTC, NVJITLINK, False),
+        (NVRTC, ("headers", "nvjitlink"), False), (NVRTC, ("dynamic-libs", "cudart"), False),
+        (NVRTC, ("binaries", "nvcc"), False), (NVJITLINK, ("headers", "nvjitlink"), True),
         (NVJITLINK, ("dynamic-libs", "cublas"), False),
         (("dynamic-libs", "cudart"), ("headers", "cudart"), True),
         (("dynamic-libs", "cublas"), ("dynamic-libs", "cusolver"), True),
@@ -127,7 +123,7 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
         (("headers", "cccl"), ("binaries", "nvcc"), False),
         (("headers", "cccl"), ("headers", "cudart"), False),
     ],
-)
+)  # fmt: skip
 def test_relations(a, b, related: bool) -> None:
     """Who must be of one release with whom; both ways round, and the minor version counts."""
     for first, second in ((a, b), (b, a)):
@@ -178,13 +174,10 @@ def test_an_archive_and_its_linker() -> None:
 @pytest.mark.parametrize(
     ("headers", "nvrtc", "related"),
     [
-        ("13.0", "12.9", True),
-        ("13.5", "13.0", False),
-        ("12.9", "13.0", False),
-        (None, "12.9", False),
+        ("13.0", "12.9", True), ("13.5", "13.0", False), ("12.9", "13.0", False), (None, "12.9", False),
         ("13.0", None, False),
     ],
-)
+)  # fmt: skip
 def test_headers_of_a_newer_major(headers, nvrtc, related: bool) -> None:
     """NVRTC compiles the headers of every release of its major, and of older majors."""
     pair = item("cudart", headers, "headers"), item("nvrtc", nvrtc)
@@ -194,20 +187,14 @@ def test_headers_of_a_newer_major(headers, nvrtc, related: bool) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "whose"),
     [
-        ("dynamic-libs", "cuda", "driver"),
-        ("dynamic-libs", "nvml", "driver"),
-        ("dynamic-libs", "nvrtc", "ctk"),
-        ("dynamic-libs", "nccl", "other"),
-        ("headers", "nvrtc", "ctk"),
-        ("headers", "nccl", "other"),
-        ("headers", "cuda", "other"),
-        ("binaries", "nvcc", "ctk"),
+        ("dynamic-libs", "cuda", "driver"), ("dynamic-libs", "nvml", "driver"),
+        ("dynamic-libs", "nvrtc", "ctk"), ("dynamic-libs", "nccl", "other"), ("headers", "nvrtc", "ctk"),
+        ("headers", "nccl", "other"), ("headers", "cuda", "other"), ("binaries", "nvcc", "ctk"),
         *(("binaries", name, "other") for name in ("nsys", "nsight-sys", "ncu", "nsight-compute")),
-        ("bitcode-libs", "nvshmem_device", "other"),
-        ("bitcode-libs", "device", "ctk"),
+        ("bitcode-libs", "nvshmem_device", "other"), ("bitcode-libs", "device", "ctk"),
         ("static-libs", "cudadevrt", "ctk"),
     ],
-)
+)  # fmt: skip
 def test_what_an_item_comes_with(kind: str, name: str, whose: str) -> None:
     """The table knows the driver's and what is outside; of libraries and headers, pathfinder knows the toolkit's."""
     assert packaged_with(kind, name, ["nvrtc"]) == whose

@@ -143,11 +143,9 @@ MADE = CudaVersion(13, 0)
         ([item("nvrtc", "13.0"), item("nvJitLink", "13.2"), item("nvrtc", "13.2", "headers")], True),
         ([item("nvrtc", "13.2")], False),
         ([item("nvrtc", "13.0"), item("nvrtc", "13.2")], False),
-        ([item("cudart", "13.0")], False),
-        ([item("nvrtc", "13.0", "headers")], False),
-        ([], False),
+        ([item("cudart", "13.0")], False), ([item("nvrtc", "13.0", "headers")], False), ([], False),
     ],
-)
+)  # fmt: skip
 def test_an_input_of_the_linker(monkeypatch, here, declared) -> None:
     """It is checked by its header; its pipeline is declared where this process's NVRTC is of the release in it."""
     monkeypatch.setattr(probes, "nvjitlink", lambda: SimpleNamespace(path="/site/libnvJitLink.so.13"))

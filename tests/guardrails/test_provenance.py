@@ -225,12 +225,10 @@ def test_circles_and_long_chains() -> None:
     ("where", "through", "words"),
     [
         ("a.py:1", "numba", "opened through numba at a.py:1"),
-        ("a.py:1", "", "opened at a.py:1"),
-        ("", "numba", "opened through numba"),
-        ("", "", "opened"),
+        ("a.py:1", "", "opened at a.py:1"), ("", "numba", "opened through numba"), ("", "", "opened"),
         ("a.py:1", "pytest-cudalink", "opened through pytest-cudalink at a.py:1"),
     ],
-)
+)  # fmt: skip
 def test_openings_in_words(where: str, through: str, words: str) -> None:
     """What opened it and where, as far as that is known; that is a use."""
     library = described("/x/libcudart.so.13", openings=[Opening("libcudart.so.13", where, through)])
@@ -275,13 +273,10 @@ def test_two_of_one_library(mine, other, kind) -> None:
 @pytest.mark.parametrize(
     ("producer", "linker", "mixed"),
     [
-        ("13.0", "12.9", True),
-        ("12.9", "13.0", True),
-        ("13.0", "13.2", False),
-        (None, "13.0", False),
+        ("13.0", "12.9", True), ("12.9", "13.0", True), ("13.0", "13.2", False), (None, "13.0", False),
         ("13.0", None, False),
     ],
-)
+)  # fmt: skip
 def test_producer_and_linker(producer, linker, mixed) -> None:
     """Majors are compared, where both are known."""
     assert provenance.mixed_majors(producer, linker) is mixed

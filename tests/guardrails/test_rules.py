@@ -166,16 +166,11 @@ ARCHIVE = "static-libs"
 @pytest.mark.parametrize(
     ("archive", "nvjitlink", "status"),
     [
-        ("13.1", "13.0", "incompatible"),
-        ("13.0", "13.0", "compatible"),
-        ("13.0", "13.1", "compatible"),
-        ("12.9", "13.5", "compatible"),
-        ("12.9", "12.8", "incompatible"),
-        ("13.0", "12.9", "incompatible"),
-        (None, "13.0", "compatible"),
-        ("13.1", None, "compatible"),
+        ("13.1", "13.0", "incompatible"), ("13.0", "13.0", "compatible"), ("13.0", "13.1", "compatible"),
+        ("12.9", "13.5", "compatible"), ("12.9", "12.8", "incompatible"), ("13.0", "12.9", "incompatible"),
+        (None, "13.0", "compatible"), ("13.1", None, "compatible"),
     ],
-)
+)  # fmt: skip
 def test_an_archive_is_not_newer_than_its_linker(archive, nvjitlink, status) -> None:
     """The rule has a direction, in whichever order the two are looked up."""
     a, b = item("cudadevrt", archive, ARCHIVE), item("nvJitLink", nvjitlink)
@@ -238,12 +233,10 @@ def test_the_reproducer() -> None:
 @pytest.mark.parametrize(
     ("constraint", "version", "fine"),
     [
-        (">=13.2,<14", "13.2", True),
-        (">=13.2,<14", "13.1", False),
-        ("==12.*", "13.0", False),
+        (">=13.2,<14", "13.2", True), (">=13.2,<14", "13.1", False), ("==12.*", "13.0", False),
         (">=13.2rc1", "13.2", True),
     ],
-)
+)  # fmt: skip
 def test_constraint(constraint: str, version: str, fine: bool) -> None:
     """The constraint is a PEP 440 specifier over the CUDA release, as text or as a SpecifierSet."""
     for value in (constraint, SpecifierSet(constraint)):
