@@ -330,15 +330,6 @@ def test_what_headers_say(read: Read) -> None:
     assert (second.ptx_isa, second.packed, second.data) == ((8, 4), False, PTX)
 
 
-def test_damaged_entry(read: Read) -> None:
-    whole = bytearray(fatbin_of(entry(TEXT, PTX), entry(TEXT, PTX)))
-    struct.pack_into("<Q", whole, 16 + 64 + len(PTX) + 8, 10_000)
-    image, fault = read.everything(b"data" + whole)
-    assert isinstance(image, DeviceImage)
-    assert isinstance(fault, UnreadImage)
-    assert fault.text.startswith("fatbin at byte 4: ")
-
-
 # -- images
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.doctor import examine
-from pytest_cudalink.doctor.system import System
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.versions import CudaVersion
 from tests.guardrails.planted import Environment, toolkit_versions
@@ -146,19 +145,3 @@ def test_coherent_never_stands_beside_failing_links(tmp_path, version: str, extr
     (links,) = [line for line in lines if line.startswith("Links ")]
     assert report.exit_code or "fail" not in links, lines
     assert ("not linked" not in links) or any("does not link LTO-IR here" in line for line in lines)
-
-
-def test_metadata_that_is_not_utf_8(tmp_path, monkeypatch) -> None:
-    """It does not end the doctor, which names the file; the distribution still counts as installed."""
-    environment = Environment(tmp_path / "site-packages")
-    environment.install("cuda-toolkit[cudart,nvjitlink,nvrtc]==13.0.2")
-    environment.put("a", "1.0", "nvidia-cuda-nvrtc>=13")
-    file = tmp_path / "site-packages" / "a-1.0.dist-info" / "METADATA"
-    file.write_bytes(file.read_bytes().replace(b"Version: 1.0", b"Version: 1.0\nAuthor: Ren\xe9"))
-    monkeypatch.syspath_prepend(tmp_path / "site-packages")
-    monkeypatch.setattr(environment, "versions", System().versions)
-    report = examine(facts=driver("13.0"), system=environment)
-    (finding,) = [finding for finding in report.findings if "UTF-8" in finding.what]
-    assert finding.what == f"{file}: not UTF-8 (byte 0xe9 at 54): install the distribution again"
-    assert (report.exit_code, finding.severity) == (2, "unknown")
-    assert [claim.by for claim in environment.environment().claims] == ["a 1.0"]

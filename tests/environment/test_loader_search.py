@@ -62,7 +62,7 @@ def test_search_order_is_the_loaders(tag, named, tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
-        ("2 libs\n\tliba.so.1 (libc6,x86-64) => /l/liba.so.1\n\tlibb.so => /b\n", [("liba.so.1", "/l/liba.so.1")]),
+        ("2 libs\n\ta.so.1 (libc6,x86-64) => /l/a.so.1\n\t\udcff\n\tlibb.so => /b\n", [("a.so.1", "/l/a.so.1")]),
         ("", []),
     ],
 )
@@ -72,7 +72,7 @@ def test_the_cache_of_the_loader(tmp_path, monkeypatch, output, expected) -> Non
 
     def run(command, **options):
         asked.append((command, options))
-        return SimpleNamespace(stdout=output.encode())
+        return SimpleNamespace(stdout=output.encode("utf-8", "surrogateescape"))
 
     monkeypatch.setattr(loader_search.shutil, "which", lambda name, path: f"{path}/{name}")
     monkeypatch.setattr(loader_search.subprocess, "run", run)
