@@ -23,13 +23,9 @@ SAMPLES = HERE.parent / "data" / "artifacts"
 CORPUS = HERE / "native" / "corpus.zip"
 DICTIONARY = HERE / "native" / "reader.dict"
 FLAGS = (
-    "-std=gnu11",
-    "-D_GNU_SOURCE",
-    "-g",
-    "-O2",
-    "-fsanitize=fuzzer,address,undefined",
+    "-std=gnu11", "-D_GNU_SOURCE", "-g", "-O2", "-fsanitize=fuzzer,address,undefined",
     "-fno-sanitize-recover=undefined",
-)
+)  # fmt: skip
 #: The exit code of test programs for "skipped".
 MISSING = 77
 LONGEST = 6400

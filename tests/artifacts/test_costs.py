@@ -101,14 +101,10 @@ def ptx_of_names(count: int = 200_000) -> bytes:
 COSTLY = {
     function.__name__: function
     for function in (
-        nested_fatbins,
-        sections_with_one_name,
-        symbols_with_one_name,
-        symbol_tables_at_one_place,
-        fatbins_at_one_place,
-        register_counts_for_everybody,
+        nested_fatbins, sections_with_one_name, symbols_with_one_name, symbol_tables_at_one_place,
+        fatbins_at_one_place, register_counts_for_everybody,
     )
-}
+}  # fmt: skip
 
 #: Prints the seconds and the bytes that inspecting a file takes, and whether it has problems.
 CHILD = """

@@ -90,12 +90,9 @@ def test_packed_images_say_what_unpacked_ones_do() -> None:
     """LZ4 and zstd hide nothing but the release of LTO-IR, which is scrambled; its format names the oldest."""
     expected = facts(SAMPLES / "none.fatbin")
     assert expected == [
-        ("cubin", "sm_80", None, (13, 0)),
-        ("ptx", "sm_80", (9, 0), None),
-        ("cubin", "sm_90a", None, (13, 0)),
-        ("ltoir", "sm_90a", None, (13, 0)),
-        ("cubin", "sm_100f", None, (13, 0)),
-    ]
+        ("cubin", "sm_80", None, (13, 0)), ("ptx", "sm_80", (9, 0), None), ("cubin", "sm_90a", None, (13, 0)),
+        ("ltoir", "sm_90a", None, (13, 0)), ("cubin", "sm_100f", None, (13, 0)),
+    ]  # fmt: skip
     for name in ("speed", "size"):
         listed = list(images(SAMPLES / f"{name}.fatbin"))
         assert [(i.kind, i.arch, i.ptx_isa) for i in listed] == [fact[:3] for fact in expected]

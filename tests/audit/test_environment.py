@@ -395,13 +395,9 @@ def test_errors_come_first_and_a_command_once(made, capsys, monkeypatch) -> None
     assert main(["audit", "--environment", str(made.prefix)]) == 1
     _, *lines = capsys.readouterr().out.splitlines()
     shown = [
-        "error: one",
-        "  do     pip install a",
-        "error: two",
-        "  do     the same command",
-        "error: x",
+        "error: one", "  do     pip install a", "error: two", "  do     the same command", "error: x",
         "note: a note",
-    ]
+    ]  # fmt: skip
     assert [line for line in lines if line] == shown
     warned = replace(
         audited, findings=(Finding("note", "n", kind="k"), Finding("warning", "w", fix, place="p", kind="k"))

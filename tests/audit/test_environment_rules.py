@@ -1274,10 +1274,8 @@ RECORD = {"name": "x", "version": "1", "build": "h0_0", "build_number": 3, "depe
     ("changed", "expected"),
     [
         ({}, CondaPackage(Installed("x", "1", "conda", "", ("a",)), "h0_0", 3, ("b",))),
-        (
-            {"name": "y" * 201, "version": "1" * 300},
-            CondaPackage(Installed("y" * 201, "1" * 200, "conda", "", ("a",)), "h0_0", 3, ("b",)),
-        ),
+        ({"name": "y" * 201, "version": "1" * 300},
+         CondaPackage(Installed("y" * 201, "1" * 200, "conda", "", ("a",)), "h0_0", 3, ("b",))),
         (
             {
                 "build_number": "3",
@@ -1297,7 +1295,7 @@ RECORD = {"name": "x", "version": "1", "build": "h0_0", "build_number": 3, "depe
         ({"constrains": ["a", 7]}, "constrains is \"['a', 7]\"; expected a list of texts"),
         ([], "it is a list; expected an object"),
     ],
-)
+)  # fmt: skip
 def test_records_of_conda(changed: Any, expected: CondaPackage | str, tmp_path: Path) -> None:
     """What a record says, with those of its libraries that are there; a value that conda does not write is named."""
     for path in ("conda-meta/a", "l/a.so", "l/b.txt", "l/c.so.1", "f.so/x"):

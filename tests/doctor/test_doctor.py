@@ -756,12 +756,8 @@ def test_another_environment(tmp_path) -> None:
     assert (there.versions(), there.has_bindings()) == ({"pip": "1", "nvidia-cuda-nvcc": "1"}, False)
     alone = [replace(nvcc, wheel="", path="/x", found_via=via) for via in ("CUDA_HOME", "conda", "site-packages")]
     assert [*map(there.is_outside, (nvcc, replace(nvcc, path="/x", found_via="CUDA_HOME"), *alone))] == [
-        False,
-        False,
-        True,
-        False,
-        False,
-    ]
+        False, False, True, False, False,
+    ]  # fmt: skip
     assert there.installer([]) == Installer("pip", f" --python '{prefix}'")
     (prefix / "conda-meta").mkdir()
     assert there.installer(alone) == Installer("conda", f" --prefix '{prefix}'")

@@ -406,7 +406,7 @@ def test_linker_declares_its_pipelines(toolkit) -> None:
 
 
 def test_install_and_uninstall() -> None:
-    """Names of modules get other functions, in compiled ones too, and their own again; cuda.pathfinder keeps its own."""
+    """Names of modules get other functions, in compiled ones too, and their own again; pathfinder keeps its own."""
     import cuda.bindings.nvrtc  # noqa: F401 (its compiled module has load_nvidia_dynamic_lib)
 
     importer = types.ModuleType("importer_of_pathfinder")

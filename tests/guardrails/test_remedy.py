@@ -19,48 +19,29 @@ from pytest_cudalink.versions import CudaVersion
 @pytest.mark.parametrize(
     ("command", "pip", "uv", "conda"),
     [
-        (
-            Command(("cuda-toolkit[cudart,nvjitlink]==13.0.*", "nvidia-nvjitlink==13.0.*")),
-            "pip install 'cuda-toolkit[cudart,nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*'",
-            "uv pip install 'cuda-toolkit[cudart,nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*'",
-            "conda install cuda-version=13.0 cuda-cudart-dev libnvjitlink-dev",
-        ),
-        (
-            Command(("cuda-toolkit[nvrtc]>=12.0,<12.9",), ("a", "b")),
-            "pip uninstall -y a b && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'",
-            "uv pip uninstall a b && uv pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'",
-            "conda install 'cuda-version>=12.0,<12.9' cuda-nvrtc-dev",
-        ),
-        (
-            Command(("cuda-toolkit[all]",)),
-            "pip install 'cuda-toolkit[all]'",
-            "uv pip install 'cuda-toolkit[all]'",
-            "conda install cuda-toolkit",
-        ),
-        (
-            Command(("cuda-bindings==13.*",)),
-            "pip install 'cuda-bindings==13.*'",
-            "uv pip install 'cuda-bindings==13.*'",
-            "conda install cuda-bindings=13",
-        ),
-        (
-            Command(("cupy<14,>=13",)),
-            "pip install 'cupy<14,>=13'",
-            "uv pip install 'cupy<14,>=13'",
-            "conda install 'cupy>=13,<14'",
-        ),
-        (
-            Command(("x==1.2",), action="reinstall"),
-            "pip install --force-reinstall --no-deps x==1.2",
-            "uv pip install --reinstall --no-deps x==1.2",
-            "conda install x==1.2",
-        ),
-        (Command(("x",), action="upgrade"), "pip install --upgrade x", "uv pip install --upgrade x", "conda install x"),
+        (Command(("cuda-toolkit[cudart,nvjitlink]==13.0.*", "nvidia-nvjitlink==13.0.*")),
+         "pip install 'cuda-toolkit[cudart,nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*'",
+         "uv pip install 'cuda-toolkit[cudart,nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*'",
+         "conda install cuda-version=13.0 cuda-cudart-dev libnvjitlink-dev"),
+        (Command(("cuda-toolkit[nvrtc]>=12.0,<12.9",), ("a", "b")),
+         "pip uninstall -y a b && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'",
+         "uv pip uninstall a b && uv pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'",
+         "conda install 'cuda-version>=12.0,<12.9' cuda-nvrtc-dev"),
+        (Command(("cuda-toolkit[all]",)), "pip install 'cuda-toolkit[all]'", "uv pip install 'cuda-toolkit[all]'",
+         "conda install cuda-toolkit"),
+        (Command(("cuda-bindings==13.*",)), "pip install 'cuda-bindings==13.*'",
+         "uv pip install 'cuda-bindings==13.*'", "conda install cuda-bindings=13"),
+        (Command(("cupy<14,>=13",)), "pip install 'cupy<14,>=13'", "uv pip install 'cupy<14,>=13'",
+         "conda install 'cupy>=13,<14'"),
+        (Command(("x==1.2",), action="reinstall"), "pip install --force-reinstall --no-deps x==1.2",
+         "uv pip install --reinstall --no-deps x==1.2", "conda install x==1.2"),
+        (Command(("x",), action="upgrade"), "pip install --upgrade x", "uv pip install --upgrade x",
+         "conda install x"),
         (Command(("nvidia-nvjitlink",)), "pip install nvidia-nvjitlink", "uv pip install nvidia-nvjitlink", ""),
         (Command((), ("a",)), "pip uninstall -y a", "uv pip uninstall a", ""),
         (Command(), "", "", ""),
     ],
-)
+)  # fmt: skip
 def test_words(command: Command, pip: str, uv: str, conda: str) -> None:
     """The same command for pip, uv and conda; an environment that is not active is named; a decided one stays."""
     assert (str(command), bool(command)) == (pip, bool(pip))

@@ -119,11 +119,9 @@ def test_wheels_of_a_newer_major_go_first() -> None:
     """In the order of their names, so that the command is the same in every run."""
     items = [replace(item("nvrtc", "13.0"), wheel=name) for name in "fbdace"]
     others = (
-        ("cudart", "12.8", "same"),
-        ("cufft", "11.8", "old"),
-        ("curand", None, "unknown"),
+        ("cudart", "12.8", "same"), ("cufft", "11.8", "old"), ("curand", None, "unknown"),
         ("nvJitLink", "13.0", ""),
-    )
+    )  # fmt: skip
     items += [replace(item(name, version), wheel=wheel) for name, version, wheel in others]
     assert str(repair(items, CudaVersion(12, 9))).startswith("pip uninstall -y a b c d e f && pip install ")
 
