@@ -103,17 +103,13 @@ def test_requirements_of_cuda_13(requires: str, expected: list[str]) -> None:
     assert kinds(needs, *requires.split("; "), name="x") == [(kind, "error") for kind in expected]
 
 
-def test_first_version_within_a_release() -> None:
-    """Where the first wheel of a release lacks the function, requirements that allow it are too low."""
+def test_versions_without_a_function() -> None:
+    """Where the first wheel of a release lacks it, requirements that allow it are too low; so may later releases."""
     needs = [need("libcusolver", 13, "13.2", wheel="12.2.0.1")]
     first, second = exports.wheel_versions("libcusolver", CudaVersion(13, 2))[:2]
     assert second == "12.2.0.1"
     for version, expected in ((first, [("floor", "error")]), (second, [])):
         assert kinds(needs, f"nvidia-cusolver>={version},<13", name="x") == expected
-
-
-def test_removed_symbol() -> None:
-    """Requirements that allow a release without a function that the file wants."""
     needs = [need("libcufft", 12, "12.0", below=CudaVersion(12, 3))]
     assert kinds(needs, "nvidia-cufft-cu12") == [("ceiling", "error")]
     for release, expected in ((CudaVersion(12, 0), []), (CudaVersion(12, 3), [("ceiling", "error")])):

@@ -342,12 +342,8 @@ def test_form_of_a_packed_cubin(arch: int, version: tuple[int, int], needs: Need
     image = read.image(fatbin_of(entry(CUBIN, b"?", arch=arch, version=version, flags=ZSTD, size=1000)))
     assert (image.kind, image.arch, image.needs, image.packed) == ("cubin", f"sm_{arch}", needs, True)
     assert image.note.startswith("it cannot be unpacked: ")
-
-
-def test_form_of_a_short_cubin(read: Read) -> None:
-    """What the bytes do not say stays as the header has it."""
-    image = read.image(fatbin_of(entry(CUBIN, NEW[:64], arch=89, flags=SPECIFIC)))
-    assert (image.arch, image.needs, image.data) == ("sm_89a", OF_13, NEW[:64])
+    short = read.image(fatbin_of(entry(CUBIN, NEW[:64], arch=89, flags=SPECIFIC)))  # which its bytes do not say
+    assert (short.arch, short.needs, short.data) == ("sm_89a", OF_13, NEW[:64])
 
 
 @pytest.mark.parametrize(
@@ -461,29 +457,21 @@ def test_architecture_of_a_cubin(cubin: bytes, arch: str, virtual: str | None, r
     assert (image.arch, image.virtual_arch) == (arch, virtual)
 
 
-def test_architecture_in_the_header_of_an_entry(read: Read) -> None:
-    """The header of the fatbin's entry goes before the notes of the cubin."""
+def test_architectures_of_a_cubin_in_a_fatbin(read: Read) -> None:
+    """The header of the entry goes before the notes of the cubin, which are read as long as their bytes are there."""
     for text in (b"-arch sm_90 ", b"-arch sm_90a"):
         cubin = NEW.replace(b"-arch sm_90 ", text)
         assert read.image(fatbin_of(entry(CUBIN, cubin, arch=90, flags=FAMILY))).arch == "sm_90f"
-
-
-def test_note_at_the_end_of_a_cubin(read: Read) -> None:
-    """The note that names the PTX architecture is read as long as its bytes are there."""
     note = b"\xe8\x03\x00\x00NVIDIA Corp\0" + struct.pack("<HHH", 2, 75, 0)
     without = NEW.replace(b"NVIDIA Corp\0", b"NVIDIA Cor.\0")
     whole = [fatbin_of(entry(CUBIN, without + note[: len(note) - cut])) for cut in (0, 1)]
     assert [read.image(image).virtual_arch for image in whole] == ["sm_75", None]
 
 
-@pytest.mark.parametrize(("kind", "relocatable"), [(1, True), (2, False), (0x101, False)])
-def test_what_a_linker_takes(kind: int, relocatable: bool, read: Read) -> None:
-    """A relocatable cubin must be linked first."""
-    assert read.image(changed(NEW, 0x6005A04, kind=kind)).relocatable is relocatable
-
-
-def test_what_the_inspection_adds(read: Read) -> None:
-    """The release that made a cubin, what it needs, and its problem."""
+def test_what_a_cubin_is(read: Read) -> None:
+    """A relocatable one must be linked first; its maker, what it needs, and its problem are those of the inspection."""
+    kinds = {1: True, 2: False, 0x101: False}
+    assert {kind: read.image(changed(NEW, 0x6005A04, kind=kind)).relocatable for kind in kinds} == kinds
     image = read.image(NEW)
     assert (image.producer, image.needs, image.note) == (CudaVersion(13, 0), OF_13, "")
     cut = read.image(fatbin_of(entry(CUBIN, NEW[:1500], arch=90)))

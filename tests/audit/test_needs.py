@@ -348,12 +348,12 @@ def test_the_newest_of_several_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
     assert symbols.wheel == "12.10.0"
 
 
-def test_libraries_that_contradict_each_other() -> None:
-    """Each is needed of its own major, whatever the folder says."""
-    assert told(Scan("", elves={"cu12/a.so": elf(*CUDART, "libcublas.so.13")})) == [
-        LINKS_12,
-        ("linked", 13, "", "needs libcublas.so.13"),
-    ]
+def test_several_libraries() -> None:
+    """Each is needed of its own major, whatever the folder says; not one of the wheel, by its file name or SONAME."""
+    thirteen = ("linked", 13, "", "needs libcublas.so.13")
+    assert told(Scan("", elves={"cu12/a.so": elf(*CUDART, "libcublas.so.13")})) == [LINKS_12, thirteen]
+    inside = {"lib/libcudart.so.12": elf(), "lib/nvrtc": elf(soname="libnvrtc.so.12")}
+    assert told(Scan("", elves={"a.so": elf(*CUDART, "libnvrtc.so.12", *CUDA), **inside})) == [LINKS_CUDA]
 
 
 def test_a_library_without_symbol_versions() -> None:
@@ -367,12 +367,6 @@ def test_a_library_without_symbol_versions() -> None:
     assert told(Scan("", elves={"a.so": newer}))[1][1:3] == (13, "13.2")
     fatbin = elf("libnvfatbin.so.12", wants="nvFatbinCreate cudaMalloc")
     assert told(Scan("", elves={"a.so": fatbin}))[1][3].startswith("wants nvFatbinCreate of CUDA 12.")
-
-
-def test_what_a_wheel_has_itself() -> None:
-    """It is no need, by the name of the file or by its SONAME."""
-    inside = {"lib/libcudart.so.12": elf(), "lib/nvrtc": elf(soname="libnvrtc.so.12")}
-    assert told(Scan("", elves={"a.so": elf(*CUDART, "libnvrtc.so.12", *CUDA), **inside})) == [LINKS_CUDA]
 
 
 def test_each_file_costs_something() -> None:

@@ -1114,9 +1114,7 @@ def test_what_is_said_of_the_machine(monkeypatch) -> None:
     assert note == Finding("note", "the loader does not answer")
     nothing = made(*WHOLE, facts=facts_of(None, "580.65.06")).driver
     assert (nothing["version"], nothing["release"], nothing["release_witness"]) == (None, None, "no driver")
-
-
-def test_a_machine_that_is_not_described(monkeypatch) -> None:
+    monkeypatch.undo()
     monkeypatch.setattr(doctor, "System", lambda: Machine(tuple(WHOLE), (), None))
     monkeypatch.setattr(doctor, "DriverFacts", lambda: facts_of("13.0"))
     assert examine().findings == []

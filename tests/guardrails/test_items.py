@@ -60,20 +60,16 @@ def test_an_item_says_where_its_release_was_read() -> None:
     assert fact == Fact(RELEASE, "cuda.h", stated=True, absent=True)  # who says so is no part of what is said
 
 
-def test_a_verdict_without_a_command_names_what_else_would_help() -> None:
-    """In its place; `test_error_of_a_verdict` has the text of one with everything."""
-    alone = Verdict("error", "it does not run", kind="driver")
-    assert alone.text == "it does not run\n  rule:  driver"
-    assert replace(alone, otherwise="buy a driver").text == f"{alone.text}\n  fix:   buy a driver"
-
-
-def test_a_rule_that_holds_has_nothing_to_repair() -> None:
-    """Its verdict shows the items that it is about."""
+def test_verdicts_without_a_command() -> None:
+    """That of a rule that holds shows its items; another one names what else would help, if anything."""
     nvrtc, cudart = part("dynamic-libs", "nvrtc"), part("headers", "cudart")
     verdict = compatible("same-ctk", "both are of CUDA 13.0", nvrtc, cudart)
     assert verdict == Verdict("note", "both are of CUDA 13.0", evidence=(nvrtc, cudart), kind="same-ctk")
     assert verdict.message == "both are of CUDA 13.0"
     assert (verdict.status, verdict.rule, verdict.items) == ("compatible", "same-ctk", (str(nvrtc), str(cudart)))
+    alone = Verdict("error", "it does not run", kind="driver")  # `test_error_of_a_verdict` has one with everything
+    assert alone.text == "it does not run\n  rule:  driver"
+    assert replace(alone, otherwise="buy a driver").text == f"{alone.text}\n  fix:   buy a driver"
 
 
 @pytest.mark.parametrize(

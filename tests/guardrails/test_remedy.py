@@ -77,6 +77,7 @@ def test_what_made_the_environment(tmp_path, monkeypatch) -> None:
     assert system.installer([by_wheel, by_conda]) == Installer("pip")  # a look-up finds wheels first
     assert system.installer([by_conda, outside]) == Installer("conda", f" --prefix {tmp_path}")
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
+    assert system.installer([]) == Installer("conda")
     assert system.installer([part("the search for programs", tmp_path / "bin" / "nvcc")]) == Installer("conda")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "other"))
@@ -86,13 +87,6 @@ def test_what_made_the_environment(tmp_path, monkeypatch) -> None:
     assert system.installer([by_wheel]) == Installer("uv")
     assert install_command("x==1", again=True) == "uv pip install --reinstall --no-deps x==1"
     assert [system.is_outside(item) for item in (by_wheel, by_conda, outside)] == [False, False, True]
-
-
-def test_a_conda_environment_without_a_toolkit(tmp_path, monkeypatch) -> None:
-    (tmp_path / "conda-meta").mkdir()
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
-    assert System().installer([]) == Installer("conda")
 
 
 def wanted(words: str) -> Item:
