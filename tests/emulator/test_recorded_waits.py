@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from campaigns.conformance import waits, waits_page
-from campaigns.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items
-from campaigns.recording import load, save
+from campaigns.hardware.waits import DEEPEST, Item, item_of
+from campaigns.recording import load
 from pytest_cudalink import emulator
 from pytest_cudalink.base.tables import read_table
 
@@ -53,118 +53,20 @@ def test_two_gpus_answer_alike() -> None:
     assert tally.differences == []
 
 
-def test_a_row_is_asked_again_by_its_words(tmp_path: Path) -> None:
-    """The words of each recorded row are those that the recorder asks it by, or reads from a file."""
-    every = [item for task in TASKS for item in items(task)]
-    again = [item_of(kind, row) for kind, row in waits.rows(waits.recorded()[H100])]
-    assert set(again) <= set(every)
-    assert len(set(again)) == len(again)
-    file = tmp_path / "items.json"
-    file.write_text(json.dumps(again[:9]), encoding="utf-8")
-    parts = [list(items(f"items {part} 2 {file}")) for part in range(2)]
-    assert parts == [again[:4], again[4:9]]
-
-
-def wait_row(call: str = "cuMemAlloc_v2", words: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:
-    """A row of a call that is asked alone."""
-    return {"call": call, "given": words, "stream": "", "place": place, **(answer or {"answer": ["returns", 0]})}
-
-
-def held(waiting: str, answer: str, call: str = "cuMemAlloc_v2", words: str = "64") -> dict[str, Any]:
-    """A row of a call that is asked while another waits at a gate in a non-blocking stream."""
-    places = {"waiting": waiting, "stream": "non-blocking", "place": "non-blocking"}
-    return {"call": call, "given": words, **places, "answer": [answer, 0]}
-
-
-def recording(**rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A recording of a few rows."""
-    about = {"device": "a GPU", "seconds": 1.25}
-    return {"about": about, **{kind: rows.get(kind, []) for kind in ("one", "held", "limit", "depth")}}
-
-
 def test_a_wrong_answer_is_counted() -> None:
     """A row is equal if it is under each loading that was asked; rows without an answer are left out."""
-    lazy = {"LAZY": [["returns", 0]], "EAGER": [["waits", 0]]}
-    rows = [
-        wait_row(),
-        wait_row(place="legacy", answers=lazy),
-        wait_row(place="none", answers={}),
-        wait_row(answer=["cannot be asked: 801", None]),
-    ]
-    tally = waits.compare(recording(one=rows, depth=[{"name": "cuEventRecord", "answer": [1020, 0]}]))
+    asked = {"call": "cuMemAlloc_v2", "given": "64", "stream": ""}
+    right, lazy = {"answer": ["returns", 0]}, {"answers": {"LAZY": [["returns", 0]], "EAGER": [["waits", 0]]}}
+    answers = {
+        "blocking": right,
+        "legacy": lazy,
+        "none": {"answers": {}},
+        "same": {"answer": ["cannot be asked", None]},
+    }
+    rows = [{**asked, "place": place, **answer} for place, answer in answers.items()]
+    tally = waits.compare({"one": rows, "held": [], "limit": [], "depth": [{"name": "cuEventRecord", **right}]})
     assert (tally.total, tally.equal, tally.left_out) == (2, 1, 2)
     assert [difference[2:] for difference in tally.differences] == [("EAGER", "waits", "returns")]
-
-
-def test_a_merged_recording_has_the_later_answers() -> None:
-    """A call that waits without a gate says nothing, and holds up no others at a gate that it does not wait for."""
-    slow = [wait_row("cuCtxCreate_v2", "", place, answer=["waits", 0]) for place in ("none", "legacy")]
-    first = recording(
-        one=[
-            *slow,
-            wait_row(place="none"),
-            wait_row(answer=["waits", 0], ms=150),
-            wait_row("cuMemUnmap", "", "non-blocking"),
-            wait_row("cuMemFree_v2", "device, 64", "non-blocking", answer=["waits", 0]),
-        ],
-        held=[
-            held("cuMemUnmap", "free"),
-            held("cuMemFree_v2 device, 64", "held"),
-            {**held("cuMemUnmap", "held"), "place": "non-blocking, copy behind"},
-        ],
-    )
-    merged = waits.merged(
-        [first, recording(one=[wait_row(), wait_row(place="another device", answer=[NO_DEVICE, None])])]
-    )
-    assert {(row["call"], row["place"]): waits.answers(row)["LAZY"] for row in merged["one"]} == {
-        ("cuMemAlloc_v2", "none"): "returns",
-        ("cuMemAlloc_v2", "blocking"): "returns",
-        ("cuMemUnmap", "non-blocking"): "returns",
-        ("cuMemFree_v2", "non-blocking"): "waits",
-    }
-    assert [waits.answers(row)["LAZY"] for row in merged["held"]] == ["nobody waits", "held", "nobody waits"]
-    assert merged["about"] == {"device": "a GPU", "seconds": 2.5, "counts": {"rows": 7}}
-    assert "ms" not in json.dumps(merged)
-
-
-def test_the_command_counts_and_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It counts equal rows, compares with the table or another recording, and fails for a difference; it merges."""
-    right, wrong, merged = (tmp_path / f"{name}.json" for name in ("right", "wrong", "merged"))
-    save(right, recording(one=[wait_row(), wait_row(place="legacy")]))
-    save(wrong, recording(one=[wait_row(), wait_row(place="legacy", answer=["waits", 0])]))
-
-    assert waits.main([str(wrong)]) == 1
-    assert capsys.readouterr().out == "a GPU: 1 of 2 rows are equal, 0 are left out\n"
-    for other in ([], ["--with", str(right)]):
-        assert waits.main([str(wrong), "--show", *other]) == 1
-        assert capsys.readouterr().out.count("cuMemAlloc_v2 | 64 | legacy, lazy: waits -> returns") == 1
-    assert waits.main([str(merged), "--merge", str(wrong), str(right)]) == 0
-    assert waits.main([str(merged), "--show"]) == 0
-    assert "cuMemAlloc_v2" not in capsys.readouterr().out
-
-
-def test_the_recorder_writes_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One answer where all are alike; those of a loading where it was asked alone; nothing of what was not asked."""
-    recorder = Recorder(tmp_path / "out.json.xz", 1)
-
-    def note(loading: str, place: str, answer: str) -> None:
-        recorder.note(loading, ("one", "cuMemAlloc_v2 64", "", place), {"answer": answer, "code": 0, "after": []})
-
-    for loading in ("LAZY", "EAGER"):
-        note(loading, "legacy", "returns")
-        note(loading, "same", NO_TIME)
-        note(loading, "another device", NO_DEVICE)
-    note("LAZY", "blocking", "waits")
-    note("EAGER", "blocking", NO_TIME)
-    recorder.write({"device": "a GPU"})
-    content = load(tmp_path / "out.json.xz")
-    assert content["one"] == [wait_row(place="legacy"), wait_row(answers={"LAZY": [["waits", 0]]})]
-    assert content["about"]["counts"] == json.loads(capsys.readouterr().out)["counts"]
-    assert {name: content["about"]["counts"][name] for name in ("rows", "askings", NO_TIME)} == {
-        "rows": 2,
-        "askings": 3,
-        NO_TIME: 2,
-    }
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "waits.md"
@@ -194,19 +96,15 @@ def test_the_page_has_every_call_that_was_asked() -> None:
             "waiting",
             "| `cuMemFree` | device; managed; sync memops | every stream of the context | may synchronize implicitly",
         ),
-        ("waiting", "| `cuCtxDestroy` | idle; work in it | every stream of every context | nothing |  |"),
         (
             "waiting",
             "array to pinned | the legacy stream and all blocking ones | returns once the copy has",
         ),
-        ("waiting", "pageable to device; more than 2,097,152 bytes | its stream,"),
         ("waiting", "the same with `Async` for device to pinned; array to pinned |"),
         ("waiting", "Lazy Loading) | `cuKernelGetFunction`, earlier |"),
         ("returning", "`cuMemFree` (of a pool; nothing), `cuMemAllocPitch`,"),
-        ("held", "`cuModuleUnload` | none that was asked |"),
         ("held", "None of them holds up `cuCtxGetCurrent`,"),
         ("limits", "| `cuMemcpyAsync` | more than 2,097,152 bytes | pageable to managed, pageable to device |"),
-        ("limits", "| `cuLaunchHostFunc` | all of 8,192 |"),
         ("machines", "| NVIDIA H100 80GB HBM3 | 580.159.04 | 6,223 | 6,216 of 6,216 |"),
     ],
 )
@@ -240,38 +138,43 @@ FEW = (
 )
 
 
-def record_with(folder: Path, *options: str) -> dict[str, Any]:
-    """The answers of the emulated driver of the H100 to the recorder."""
-    planned = emulator.emulation_for("13.0", release="580.159.04", device="h100")
-    file = folder / "asked.json"
-    command = [sys.executable, "-m", "campaigns.hardware.waits", str(file), "--times=1", "--loading=LAZY", *options]
-    environment = {**os.environ, **planned.environment()}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return load(file)
+#: Answers the rows of a file. What returns does so at once, so that a third of the time shows that a call waits.
+ASKING = """
+from campaigns.hardware import waits
+waits.LIMIT = 0.05
+waits.timed_open.__defaults__ = (0.05,)
+waits.child("items 0 1 {file}", 0)
+"""
 
 
-def asked_rows(folder: Path, chosen: Iterable[Item]) -> dict[str, Any]:
-    """The same for some rows, in one process."""
-    file = folder / "items.json"
-    file.write_text(json.dumps(list(chosen)), encoding="utf-8")
-    return record_with(folder, f"--items={file}", "--seconds=600", "--jobs=3")
-
-
-def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:
+def test_the_emulated_driver_waits_as_the_h100(on_driver, tmp_path: Path) -> None:
     """Rows of each kind of wait, and calls that another thread's wait holds up, have the recorded answers.
 
     A busy machine may be slower than a gate stays closed, so what differs is asked again.
     """
-    recorded = waits.answers_in(waits.recorded()[H100])
-    compared = waits.compare(asked_rows(tmp_path, FEW), recorded)
-    assert compared.total == len(FEW)
-    differing = compared.differences
-    for _ in range(5):
+    recorded = {item_of(kind, row): waits.answers(row) for kind, row in waits.rows(waits.recorded()[H100])}
+    differing = {item: recorded[item]["LAZY"] for item in FEW}
+    file = tmp_path / "items.json"
+    for _ in range(6):
         if differing:
-            again = {item_of(kind, row) for kind, row, *_ in differing}
-            differing = waits.compare(asked_rows(tmp_path, again), recorded).differences
+            file.write_text(json.dumps([*differing]), encoding="utf-8")
+            options = {"release": "580.159.04", "device": "h100", "env": {"CUDA_MODULE_LOADING": "LAZY"}}
+            lines = on_driver("13.0", "-c", ASKING.format(file=file), **options).stdout.splitlines()
+            answers = {line[0]: line[1]["answer"] for line in map(json.loads, filter(None, lines)) if line[1:]}
+            asked = enumerate(differing.items())
+            differing = {item: answer for at, (item, answer) in asked if answers.get(at) != answer}
     assert not differing
+
+
+def asked_rows(folder: Path, chosen: Iterable[Item]) -> dict[str, Any]:
+    """The answers of the emulated driver of the H100 to the recorder."""
+    planned = emulator.emulation_for("13.0", release="580.159.04", device="h100")
+    rows, file = folder / "items.json", folder / "asked.json"
+    rows.write_text(json.dumps(list(chosen)), encoding="utf-8")
+    options = ("--times=1", "--loading=LAZY", f"--items={rows}", "--seconds=600", "--jobs=4")
+    command = [sys.executable, "-m", "campaigns.hardware.waits", str(file), *options]
+    subprocess.run(command, env={**os.environ, **planned.environment()}, check=True)
+    return load(file)
 
 
 @pytest.mark.slow

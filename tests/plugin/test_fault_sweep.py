@@ -502,22 +502,6 @@ def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest, optio
     result.stderr.fnmatch_lines([f"ERROR: cudalink: {does}, and this run has none; add --cudalink-driver=13.0, *"])
 
 
-@pytest.mark.parametrize(("more", "code"), [("def test_fails(): assert 0\n", 1), ("", 0)], ids=["fails", "no result"])
-def test_tests_that_are_not_swept(swept, pytester: pytest.Pytester, more: str, code: int) -> None:
-    """What fails or skips by itself is not swept, and is counted. Where no test passes, nothing is missing."""
-    module = (
-        f"import pytest\n{more}def test_skips(): pytest.skip('why')\n@pytest.mark.xfail\ndef test_xfails(): assert 0"
-    )
-    result = swept(module, "--cudalink-report=run.jsonl")
-    assert read(pytester.path / "run.jsonl").asked[0].due == 2 + bool(more)
-    result.stdout.no_fnmatch_line("cudalink: 0 runs with a fault*")
-    assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
-    failed = ["1 test not swept: failed in a separate process"] if more else []
-    result.stdout.fnmatch_lines(
-        ["fault sweep: 0 runs of 0 tests, 0 findings", *failed, "2 tests not swept: skipped in a separate process"]
-    )
-
-
 @pytest.mark.parametrize(
     ("option", "left"), [("--cudalink-fault-sweep", "swept"), ("--cudalink-schedules=5", "run under schedules")]
 )
@@ -532,22 +516,6 @@ def test_process_that_cannot_collect(pytester: pytest.Pytester, run_pytest, tool
     result.stdout.fnmatch_lines(
         [f"1 test not {left}: the process that collects the tests ended with exit code 4: ERROR: only once"]
     )
-
-
-def test_module_that_initializes_the_driver(swept) -> None:
-    """A run with a fault goes on with the driver and the context that collecting the tests has made."""
-    module = """
-        from cuda.bindings import driver
-        driver.cuInit(0)
-        context = driver.cuDevicePrimaryCtxRetain(0)[1]
-        def test():
-            assert not driver.cuCtxSetCurrent(context)[0]
-            error, address = driver.cuMemAlloc(64)
-            assert not error, error
-            driver.cuMemFree(address)
-        """
-    result = swept(module, "--cudalink-fault-sweep=cuMemAlloc")
-    result.stdout.fnmatch_lines(["fault sweep: 3 runs of 1 test, 0 findings"])
 
 
 @pytest.mark.slow
@@ -604,8 +572,8 @@ def test(): assert cuda.cuInit(0) == 0, "cuInit"
 """
 
 
-def test_threads_that_rest(swept) -> None:
-    """Threads that plugins and conftests start keep no test from being swept, as long as they rest."""
+def test_what_collecting_has_begun(swept) -> None:
+    """Threads that rest keep no test from being swept; a run with a fault has the context that is there already."""
     module = THREADS.format("""
 server = socket.create_server(("127.0.0.1", 0))
 start(server.accept, "accept")
@@ -617,10 +585,19 @@ def beat():
     while True: time.sleep(0.001)
 start(beat, "beat")
 _thread.start_new_thread(threading.Event().wait, ())
+
+from cuda.bindings import driver
+driver.cuInit(0)
+context = driver.cuDevicePrimaryCtxRetain(0)[1]
+def test_with_the_context():
+    assert not driver.cuCtxSetCurrent(context)[0]
+    error, address = driver.cuMemAlloc(64)
+    assert not error, error
+    driver.cuMemFree(address)
 """)
-    result = swept(module, "-Werror")
+    result = swept(module, "-Werror", "--cudalink-fault-sweep=cuInit,cuMemAlloc")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
+    result.stdout.fnmatch_lines(["fault sweep: 5 runs of 2 tests, 0 findings"])
 
 
 @pytest.mark.slow
@@ -758,28 +735,49 @@ def test_skip_after_a_failure(swept) -> None:
     result.stdout.fnmatch_lines(["no-cause: cuInit (call 1) failed with *"])
 
 
+SKIPS = "import pytest\ndef test_skips(): pytest.skip('why')\n"
+NO_RESULT = f"{SKIPS}@pytest.mark.xfail\ndef test_xfails(): assert 0\n"
+SKIPPED = ("fault sweep: 0 runs of 0 tests, 0 findings", "2 tests not swept: skipped in a separate process")
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "code", "lines"),
+    [
+        (NO_RESULT, (), 0, SKIPPED),
+        (
+            f"{NO_RESULT}def test_fails(): assert 0",
+            (),
+            1,
+            (*SKIPPED, "1 test not swept: failed in a separate process"),
+        ),
+        ("def test(): pass", ("--setup-only",), 0, ()),
+        ("def test(): pass", ("-k", "nothing_of_this"), 5, ()),
+    ],
+    ids=["no result", "fails", "not called", "not selected"],
+)
+def test_sweep_that_is_not_due(swept, pytester, module: str, arguments, code: int, lines: tuple[str, ...]) -> None:
+    """Where no test passes, nothing is missing; what fails or skips by itself is not swept, and is counted."""
+    result = swept(module, "--cudalink-report=run.jsonl", *arguments)
+    result.stdout.no_fnmatch_line("cudalink: 0 runs with a fault*")
+    assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
+    result.stdout.fnmatch_lines(lines)
+    assert not lines or read(pytester.path / "run.jsonl").asked[0].due == 2 + code
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("999:2", "1: no test makes a call 999 that can fail"),
-        ("cuMemcpyHtoD_v2_ptds", "1: no test calls cuMemcpyHtoD_v2_ptds"),
-        ("likely", "1: no test makes a call that can fail"),
+        ("999:2", "no test makes a call 999 that can fail"),
+        ("cuMemcpyHtoD_v2_ptds", "no test calls cuMemcpyHtoD_v2_ptds"),
+        ("likely", "no test makes a call that can fail"),
     ],
 )
 def test_sweep_of_no_call(swept, value: str, why: str) -> None:
     """A sweep in which nothing can fail says what it looked for, and fails."""
-    module = "import pytest\ndef test(): pass\ndef test_skips(): pytest.skip('why')"
-    result = swept(module, f"--cudalink-fault-sweep={value}")
+    result = swept(f"{SKIPS}def test(): pass", f"--cudalink-fault-sweep={value}")
     assert result.ret == 1
-    said = f"The run fails because no run with a fault was made ({why}); --cudalink-require=none allows that."
+    said = f"The run fails because no run with a fault was made (1: {why}); --cudalink-require=none allows that."
     result.stdout.fnmatch_lines(["fault sweep: 0 runs of 1 test, 0 findings", said])
-
-
-@pytest.mark.parametrize(("arguments", "code"), [(("--setup-only",), 0), (("-k", "nothing_of_this"), 5)])
-def test_sweep_that_is_not_due(swept, arguments, code: int) -> None:
-    """Where no test was called, nothing is missing."""
-    result = swept("def test(): pass", *arguments)
-    assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
 
 
 def test_ids_that_differ_between_processes(swept) -> None:
