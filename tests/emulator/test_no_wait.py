@@ -1,4 +1,4 @@
-"""Tests that forbid calls which wait, by the table and by gates: the marker, the fixture, and what a finding says."""
+"""What forbids calls that wait: the table, gates as on a GPU, the marker, the fixture, and what a finding says."""
 
 import json
 from collections.abc import Callable
@@ -8,9 +8,57 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, violation_of_wait, waits
+from campaigns.conformance.waits import applies, row_of
+from pytest_cudalink.base.tables import read_table
+from pytest_cudalink.emulator.no_wait import _row, allowed_symbols, sentences_of_row, violation_of_wait, waits
 from pytest_cudalink.plugin import fixtures
+from tests.emulator.conftest import programs
 from tests.planted import expected
+
+Check = Callable[..., str]
+
+
+def test_each_wait_names_a_call_that_exists_instead() -> None:
+    """What a row suggests can be called, by its name in cuda.h."""
+    functions = read_table("emulator/functions.toml")["functions"]
+    replaced = {call: row.instead_of(call) for row in waits() for call in row.calls if row.instead}
+    assert replaced["cuMemcpy2DUnaligned_v2"] == "cuMemcpy2DAsync"
+    assert replaced["cuMemFree_v2"] == "cuMemFreeAsync"
+    assert not [name for name in replaced.values() if name not in functions]
+
+
+def test_what_may_wait_is_not_promised() -> None:
+    """A program can rely on a wait only where the documentation says that there is one, not that there may be."""
+    answers = {
+        (call, *facts.values()): bool(row.promised) and not row.may
+        for call, facts in (
+            ("cuCtxSynchronize", {}),
+            ("cuMemFreeHost", {"memory": "pinned"}),
+            ("cuMemFree_v2", {"memory": "device"}),
+            ("cuMemcpyDtoH_v2", {"to": "pageable", "source": "device"}),
+            ("cuMemcpyDtoHAsync_v2", {"to": "pageable", "source": "device"}),
+        )
+        if (row := row_of(call, facts))
+    }
+    assert [*answers.values()] == [True, False, False, True, False]
+    assert all(row.may == row.promised.startswith(("may ", "might ", "loading a kernel may ")) for row in waits())
+
+
+def test_what_a_row_leaves_out() -> None:
+    """It promises nothing more than it says, stands in CUDA's section on synchronization, and has no other call."""
+    row = {"calls": ["cuMemFree_v2"], "waits_for": "context", "promised": ""}
+    bare = _row(row)
+    assert (bare.may, bare.loading, bare.holds, bare.source, bare.instead) == (False, "", (), "", "")
+    assert bare.instead_of("cuMemFree_v2") == ""
+    promised = _row({**row, "promised": "waits", "instead": "cuMemcpyHtoDAsync_v2"})
+    assert promised.source == 'CUDA Driver API 13.0, "API synchronization behavior"'
+    assert promised.instead_of("cuMemFree_v2") == "cuMemcpyHtoDAsync"
+    sourced = _row({**row, "promised": "may wait", "may": True, "source": "a page"})
+    assert (sourced.may, sourced.source) == (True, "a page")
+    any_size = _row({**row, "given": {"larger_than": 0}})
+    sizes = ({}, {"size": 0}, {"size": 1})
+    assert [applies(any_size, "cuMemFree_v2", facts) for facts in sizes] == [False, False, True]
+
 
 #: Lets the check close gates, as on a GPU, although the driver is an emulated one.
 GATES = """
@@ -129,7 +177,7 @@ print(json.dumps(found))
 """
 
 
-def test_planted_waits(check: Callable[..., str]) -> None:
+def test_planted_waits(check: Check) -> None:
     """The table finds the call of each planted wait, as gates do, and none in the twins."""
     calls, (named, sound) = expected("hidden_waits"), json.loads(check(PLANTED))
     assert {name: [call for call, *_ in waits] for name, waits in named.items()} == {n: [c] for n, c in calls.items()}
@@ -367,3 +415,390 @@ def test_seen() -> None:
     assert (violation_of_wait("").number, violation_of_wait("").handle) == (0, 0)
     assert violation_of_wait("cuMemFree_v2").what == "waits for all streams of the context"
     assert violation_of_wait("").text == "a call of the driver waits for unfinished work, which no_wait forbids"
+
+
+# -- in the driver, by the table
+
+#: Memory, streams and an image, and the calls that a part of a program makes although they would wait.
+NO_WAIT = """
+driver = control.attach(cuda)
+context = start()
+pinned, memory, apart = pinned(), allocate(1 << 22), stream(1)
+pageable = create_string_buffer(1 << 22)
+cuda.cudalinkNoWait.argtypes = [c_int64, POINTER(c_char_p), c_size_t]
+driver.start_watching()
+seen = []
+hook = CFUNCTYPE(None, c_char_p)(lambda event: seen.append(json.loads(event)))
+cuda.cudalinkSetViolationHook(hook)
+def no_wait(*allowed, thread=0):
+    return cuda.cudalinkNoWait(thread, (c_char_p * len(allowed))(*map(str.encode, allowed)), len(allowed))
+def found():
+    calls = [(one["call"], one["option"]) for one in seen]
+    seen.clear()
+    return calls
+"""
+BY_THE_TABLE = {
+    "calls_that_would_wait_are_violations": """
+# Nothing is pending, and the calls that wait by the table are named all the same; the others are not.
+event = new(cuda.cuEventCreate, 0)
+other, pooled = allocate(4096), c_uint64()
+ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), apart))
+number = no_wait()
+assert number == 1
+one = c_uint64(memory)
+ok(cuda.cuMemcpyHtoD_v2(memory, addressof(pageable), c_size_t(64)))
+ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t(1 << 21), apart))
+ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t((1 << 21) + 1), apart))
+ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(pinned), one, c_size_t(64), apart))
+ok(cuda.cuMemcpyDtoHAsync_v2(pageable, one, c_size_t(64), apart))
+ok(cuda.cuMemcpyDtoD_v2(memory, memory + 64, c_size_t(64)))
+ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(64)))
+ok(cuda.cuMemsetD8_v2(pinned, 0, c_size_t(64)))
+ok(cuda.cuPointerSetAttribute(byref(c_uint(1)), 6, c_uint64(other)))
+ok(cuda.cuMemcpyDtoD_v2(c_uint64(other), memory, c_size_t(64)))
+ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(other), one, c_size_t(64), apart))
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuStreamQuery(apart))
+ok(cuda.cuEventSynchronize(event))
+ok(cuda.cuMemFree_v2(pooled))
+ok(cuda.cuMemFree_v2(0))
+ok(cuda.cuMemFree_v2(other))
+ok(cuda.cuCtxSetLimit(1, c_size_t(1 << 23)))
+ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
+ok(cuda.cuCtxSetLimit(0, c_size_t(2048)))
+ok(cuda.cuCtxSynchronize())
+cuda.cudalinkEndNoWait(number)
+ok(cuda.cuCtxSynchronize())
+names = found()
+assert names == [
+    ("cuMemcpyHtoD_v2", "legacy"), ("cuMemcpyHtoDAsync_v2", "stream"), ("cuMemcpyDtoHAsync_v2", "stream"),
+    ("cuMemsetD8_v2", "legacy"), ("cuMemcpyDtoD_v2", "legacy"), ("cuStreamSynchronize", "own"),
+    ("cuEventSynchronize", "event"), ("cuMemFree_v2", "context"), ("cuCtxSetLimit", "context"),
+    ("cuCtxSetLimit", "context"), ("cuCtxSynchronize", "context"),
+], names
+""",
+    "a_call_that_would_wait_is_named_once_for_each_site": """
+# A loop has one violation, and a second line another.
+number = no_wait()
+for _ in range(3):
+    ok(cuda.cuCtxSynchronize())
+ok(cuda.cuCtxSynchronize())
+cuda.cudalinkEndNoWait(number)
+assert len(found()) == 2
+""",
+    "allowed_calls_and_other_threads_may_wait": """
+# Of nested ones the innermost of the thread counts; ended in any order, each ends alone.
+def in_thread():
+    elsewhere(lambda: (ok(cuda.cuCtxSetCurrent(context)), ok(cuda.cuStreamSynchronize(apart))))
+outer = no_wait("cuStreamSynchronize", thread=threading.get_native_id())
+ok(cuda.cuStreamSynchronize(apart))
+in_thread()
+assert found() == []
+inner = no_wait("cuCtxSynchronize", "there is no such call")
+ok(cuda.cuCtxSynchronize())
+assert found() == []
+ok(cuda.cuStreamSynchronize(apart))
+in_thread()
+assert found() == [("cuStreamSynchronize", "own")] * 2
+cuda.cudalinkEndNoWait(outer)
+ok(cuda.cuStreamSynchronize(apart))
+assert found() == [("cuStreamSynchronize", "own")]
+cuda.cudalinkEndNoWait(inner)
+cuda.cudalinkEndNoWait(inner)
+ok(cuda.cuStreamSynchronize(apart))
+assert found() == []
+""",
+    "loading_code_waits_where_the_table_says": """
+# The first use of a library in a context waits under lazy loading; its loading and its end wait under eager.
+image = small_ptx()
+library, kernel, out = c_void_p(), c_void_p(), c_void_p()
+for mode, expected in {
+    "LAZY": [("cuKernelGetFunction", "context"), ("cuLibraryUnload", "context")],
+    "EAGER": [("cuLibraryLoadData", "device"), ("cuLibraryUnload", "device")],
+}.items():
+    os.environ["CUDA_MODULE_LOADING"] = mode
+    number = no_wait()
+    ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+    ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
+    ok(cuda.cuKernelGetFunction(byref(out), kernel))
+    ok(cuda.cuKernelGetFunction(byref(out), kernel))
+    ok(cuda.cuLibraryGetModule(byref(out), library))
+    ok(cuda.cuLibraryUnload(library))
+    cuda.cudalinkEndNoWait(number)
+    names = found()
+    assert names == expected, names
+number = no_wait()
+ok(cuda.cuModuleLoadData(byref(library), image))
+ok(cuda.cuModuleUnload(library))
+names = found()
+assert names == [("cuModuleLoadData", "context"), ("cuModuleUnload", "context")], names
+cuda.cudalinkEndNoWait(number)
+""",
+    "a_full_stream_is_no_hidden_wait": """
+# What waits because a stream is full waits for no unfinished work by itself.
+number = no_wait()
+word = c_uint.from_address(pinned)
+ok(cuda.cuStreamWaitValue32_v2(apart, c_uint64(pinned), 1, 0))
+for at in range(1021):
+    if at == 1020:
+        threading.Timer(0.05, lambda: setattr(word, "value", 1)).start()
+    ok(cuda.cuMemsetD8Async(c_uint64(memory), 1, c_size_t(64), apart))
+cuda.cudalinkEndNoWait(number)
+assert not found()
+""",
+}
+test_by_the_table = programs(BY_THE_TABLE, NO_WAIT)
+
+
+# -- by gates, as on a GPU
+
+#: A context with memory, and a watch over calls.
+READY = """
+from pytest_cudalink.loader import gates
+ok(cuda.cuInit(0))
+made = new(cuda.cuDevicePrimaryCtxRetain, 0)
+ok(cuda.cuCtxSetCurrent(made))
+memory = new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
+other = new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
+"""
+
+
+#: By name: a program, and the calls that it finds.
+BY_GATES = {
+    "allowed": (
+        """
+watch = gates.ClosedGates(allowed=["cuMemFree_v2"])
+with watch.closed():
+    ok(cuda.cuMemFree_v2(memory))
+    time.sleep(0.03)
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "holds Python's lock": (
+        """
+gates._SILENT = 50
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(PyDLL("libcuda.so.1").cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "on a busy machine": (
+        """
+counted = iter(range(1000))
+gates.run_delay = lambda thread: min(next(counted), 4)  # four looks at a thread that gets no processor
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuCtxSynchronize())
+assert next(counted) > 5  # no earlier look blames the call
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "another thread waits": (
+        """
+def wait():
+    ok(cuda.cuCtxSetCurrent(made))
+    ok(cuda.cuMemFree_v2(memory))
+watch = gates.ClosedGates()
+with watch.closed():
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+""",
+        ["cuMemFree_v2"],
+    ),
+    "a stream of the program": (
+        """
+stream = new(cuda.cuStreamCreate, 1)
+watch = gates.ClosedGates(streams=[stream.value])
+with watch.closed():
+    ok(cuda.cuStreamSynchronize(stream))
+""",
+        ["cuStreamSynchronize"],
+    ),
+    "the stream of the thread": (
+        """
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuStreamSynchronize(c_void_p(2)))
+""",
+        ["cuStreamSynchronize"],
+    ),
+    "no context yet": (
+        """
+ok(cuda.cuCtxSetCurrent(None))
+ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuDevicePrimaryCtxRetain(byref(made), 0))
+    ok(cuda.cuCtxSetCurrent(made))
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "another context that is active": (
+        """
+other = new(cuda.cuDevicePrimaryCtxRetain, 1)
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuCtxSetCurrent(other))
+    ok(cuda.cuCtxSynchronize())
+ok(cuda.cuDevicePrimaryCtxRelease_v2(1))
+assert get(cuda.cuDevicePrimaryCtxGetState, 1, c_uint, c_int)[1] == 0  # the watch keeps no context
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "a destroyed context is current": (
+        """
+dead, above = new(cuda.cuCtxCreate_v2, 0, 0), new(cuda.cuCtxCreate_v2, 0, 0)
+ok(cuda.cuCtxDestroy_v2(dead))
+ok(cuda.cuCtxDestroy_v2(above))
+assert get(cuda.cuCtxGetCurrent, c_void_p) == dead.value
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuCtxSetCurrent(made))
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "a driver before CUDA 12.0": (
+        """
+class Old:
+    def __getattr__(self, name):
+        if name in ("cuCtxGetId", "cuStreamWaitValue32_v2"):
+            raise AttributeError(name)
+        return getattr(cuda, "cuStreamWaitValue32_v2" if name == "cuStreamWaitValue32" else name)
+gates._native()
+gates.ctypes.CDLL = lambda _: Old()
+own = new(cuda.cuCtxCreate_v2, 0, 0)
+ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
+watch = gates.ClosedGates()
+with watch.closed():
+    assert get(cuda.cuDevicePrimaryCtxGetState, 0, c_uint, c_int)[1] == 0  # the watch makes no context
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "time that is spent elsewhere": (
+        """
+watch = gates.ClosedGates()
+with watch.closed():
+    time.sleep(0.1)
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        pass
+assert not watch.gave_up
+""",
+        [],
+    ),
+    "a loop that asks for the end of work": (
+        """
+gates.LONGEST = 0.1
+event = new(cuda.cuEventCreate, 0)
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuEventRecord(event, None))
+    while cuda.cuEventQuery(event):
+        pass
+assert watch.gave_up
+""",
+        [],
+    ),
+    "a loop that asks a stream": (
+        """
+gates.LONGEST = 0.1
+watch = gates.ClosedGates()
+with watch.closed():
+    while cuda.cuStreamQuery_ptsz(c_void_p(2)):
+        pass
+assert watch.gave_up
+""",
+        [],
+    ),
+    "a call that is slow for another reason": (
+        """
+gates._RETURNS = 0.001
+control.attach(cuda).inject("cuMemAlloc_v2", 0, nth=0, delay=1)
+watch = gates.ClosedGates()
+with watch.closed():
+    while watch._number < 2:  # then the gates are closed again
+        new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
+        time.sleep(0.02)
+    gates._RETURNS = 60
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "a capture": (
+        """
+stream = new(cuda.cuStreamCreate, 0)
+ok(cuda.cuStreamBeginCapture_v2(stream, 0))
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuMemsetD8Async(memory, c_uint(1), c_size_t(64), stream))
+graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
+""",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "calls"), BY_GATES.values(), ids=list(BY_GATES))
+def test_by_gates(check: Check, program: str, calls: list[str]) -> None:
+    """What waits is named, whatever does not wait is not, and everything ends."""
+    shown = check(
+        f"{READY}gates._STILL = 0.02\n{program}\nprint(json.dumps([one.call for one in watch.found]))",
+        device="sm_90:2",
+    )
+    assert json.loads(shown) == calls
+
+
+def test_leaves_nothing_behind(check: Check) -> None:
+    """A second watch makes no further stream or memory, and after it nothing waits."""
+    program = """
+gates._STILL = 0.02
+driver, alive = control.attach(cuda), []
+for _ in range(2):
+    with gates.ClosedGates().closed():
+        ok(cuda.cuMemsetD8Async(memory, c_uint(1), c_size_t(64), None))
+        assert "cudalink-gates" in [thread.name for thread in threading.enumerate()]  # in the words of a deadlock
+    while len(os.listdir("/proc/self/task")) > 2:  # this one and the driver's; the system ends a joined one late
+        time.sleep(0.001)
+    alive.append(driver.alive())
+assert alive[0] == alive[1], alive
+ok(cuda.cuCtxSynchronize())
+"""
+    check(READY + program)
+
+
+#: What is done before, and why no gate can stand then.
+REFUSED = {
+    'gates._DRIVER = "/no/libcuda.so.1"': "no CUDA driver: /no/libcuda.so.1: cannot open",
+    'gates._DRIVER = str(emulator.library_folder(absent=True) / "libcuda.so.1")': (
+        "no CUDA driver: --cudalink-driver=absent hides it"
+    ),
+    'gates._DRIVER = "libc.so.6"': "a driver without cuStreamWaitValue32",
+    'gates._OURS = Path("/no/library")': "no native library of pytest-cudalink for this platform",
+    'driver.inject("cuInit", 100)': "cuInit answers 100",
+    'driver.inject("cuStreamWaitValue32_v2", 801, nth=3)': "cuStreamWaitValue32_v2 answers 801",
+}
+
+
+@pytest.mark.parametrize(("before", "reason"), REFUSED.items(), ids=REFUSED.values())
+def test_where_no_gate_can_stand(check: Check, before: str, reason: str) -> None:
+    """Where no gate can stand this is said, and the program goes on: what was closed is open again."""
+    program = f"""
+from pytest_cudalink import emulator
+driver = control.attach(cuda)
+{before}
+try:
+    with gates.ClosedGates().closed():
+        raise AssertionError
+except gates.NoGatesError as error:
+    print(json.dumps(str(error)))
+ok(cuda.cuCtxSynchronize())
+ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
+assert get(cuda.cuDevicePrimaryCtxGetState, 0, c_uint, c_int)[1] == 0
+"""
+    assert json.loads(check(READY + program)).startswith(reason)

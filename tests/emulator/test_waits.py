@@ -1,4 +1,4 @@
-"""Which calls wait for unfinished work: the table, and what the emulated driver makes of it."""
+"""Waits for unfinished work on the emulated driver, and deadlocks: who waits for what, and what may end it."""
 
 import json
 import re
@@ -7,82 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.conformance.waits import applies, row_of
-from pytest_cudalink.base.tables import read_table
-from pytest_cudalink.emulator import no_wait
 from tests.emulator.conftest import programs
 from tests.emulator.test_queues import GATES
 from tests.nested import ALONE
 from tests.planted import expected
 
 Check = Callable[..., str]
-
-
-def test_each_wait_names_a_call_that_exists_instead() -> None:
-    """What a row suggests can be called, by its name in cuda.h."""
-    functions = read_table("emulator/functions.toml")["functions"]
-    replaced = {call: row.instead_of(call) for row in no_wait.waits() for call in row.calls if row.instead}
-    assert replaced["cuMemcpy2DUnaligned_v2"] == "cuMemcpy2DAsync"
-    assert replaced["cuMemFree_v2"] == "cuMemFreeAsync"
-    assert not [name for name in replaced.values() if name not in functions]
-
-
-def test_what_may_wait_is_not_promised() -> None:
-    """A program can rely on a wait only where the documentation says that there is one, not that there may be."""
-    answers = {
-        (call, *facts.values()): bool(row.promised) and not row.may
-        for call, facts in (
-            ("cuCtxSynchronize", {}),
-            ("cuMemFreeHost", {"memory": "pinned"}),
-            ("cuMemFree_v2", {"memory": "device"}),
-            ("cuMemcpyDtoH_v2", {"to": "pageable", "source": "device"}),
-            ("cuMemcpyDtoHAsync_v2", {"to": "pageable", "source": "device"}),
-        )
-        if (row := row_of(call, facts))
-    }
-    assert [*answers.values()] == [True, False, False, True, False]
-    assert all(
-        row.may == row.promised.startswith(("may ", "might ", "loading a kernel may ")) for row in no_wait.waits()
-    )
-
-
-def test_what_a_row_leaves_out() -> None:
-    """It promises nothing more than it says, stands in CUDA's section on synchronization, and has no other call."""
-    row = {"calls": ["cuMemFree_v2"], "waits_for": "context", "promised": ""}
-    bare = no_wait._row(row)
-    assert (bare.may, bare.loading, bare.holds, bare.source, bare.instead) == (False, "", (), "", "")
-    assert bare.instead_of("cuMemFree_v2") == ""
-    promised = no_wait._row({**row, "promised": "waits", "instead": "cuMemcpyHtoDAsync_v2"})
-    assert promised.source == 'CUDA Driver API 13.0, "API synchronization behavior"'
-    assert promised.instead_of("cuMemFree_v2") == "cuMemcpyHtoDAsync"
-    sourced = no_wait._row({**row, "promised": "may wait", "may": True, "source": "a page"})
-    assert (sourced.may, sourced.source) == (True, "a page")
-    any_size = no_wait._row({**row, "given": {"larger_than": 0}})
-    assert [applies(any_size, "cuMemFree_v2", facts) for facts in ({}, {"size": 0}, {"size": 1})] == [
-        False,
-        False,
-        True,
-    ]
-
-
-#: Memory, streams and an image, and the calls that a part of a program makes although they would wait.
-NO_WAIT = """
-driver = control.attach(cuda)
-context = start()
-pinned, memory, apart = pinned(), allocate(1 << 22), stream(1)
-pageable = create_string_buffer(1 << 22)
-cuda.cudalinkNoWait.argtypes = [c_int64, POINTER(c_char_p), c_size_t]
-driver.start_watching()
-seen = []
-hook = CFUNCTYPE(None, c_char_p)(lambda event: seen.append(json.loads(event)))
-cuda.cudalinkSetViolationHook(hook)
-def no_wait(*allowed, thread=0):
-    return cuda.cudalinkNoWait(thread, (c_char_p * len(allowed))(*map(str.encode, allowed)), len(allowed))
-def found():
-    calls = [(one["call"], one["option"]) for one in seen]
-    seen.clear()
-    return calls
-"""
 
 
 @pytest.mark.parametrize(("rows", "waited"), [(2, False), (513, True)])
@@ -514,116 +444,3 @@ assert 1 < named < 12 and text.endswith(f"which nobody writes; {12 - named} more
 """,
 }
 test_programs_of_gates = programs(OF_GATES, GATES)
-
-
-PROGRAMS = {
-    "calls_that_would_wait_are_violations": """
-# Nothing is pending, and the calls that wait by the table are named all the same; the others are not.
-event = new(cuda.cuEventCreate, 0)
-other, pooled = allocate(4096), c_uint64()
-ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), apart))
-number = no_wait()
-assert number == 1
-one = c_uint64(memory)
-ok(cuda.cuMemcpyHtoD_v2(memory, addressof(pageable), c_size_t(64)))
-ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t(1 << 21), apart))
-ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t((1 << 21) + 1), apart))
-ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(pinned), one, c_size_t(64), apart))
-ok(cuda.cuMemcpyDtoHAsync_v2(pageable, one, c_size_t(64), apart))
-ok(cuda.cuMemcpyDtoD_v2(memory, memory + 64, c_size_t(64)))
-ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(64)))
-ok(cuda.cuMemsetD8_v2(pinned, 0, c_size_t(64)))
-ok(cuda.cuPointerSetAttribute(byref(c_uint(1)), 6, c_uint64(other)))
-ok(cuda.cuMemcpyDtoD_v2(c_uint64(other), memory, c_size_t(64)))
-ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(other), one, c_size_t(64), apart))
-ok(cuda.cuStreamSynchronize(apart))
-ok(cuda.cuStreamQuery(apart))
-ok(cuda.cuEventSynchronize(event))
-ok(cuda.cuMemFree_v2(pooled))
-ok(cuda.cuMemFree_v2(0))
-ok(cuda.cuMemFree_v2(other))
-ok(cuda.cuCtxSetLimit(1, c_size_t(1 << 23)))
-ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
-ok(cuda.cuCtxSetLimit(0, c_size_t(2048)))
-ok(cuda.cuCtxSynchronize())
-cuda.cudalinkEndNoWait(number)
-ok(cuda.cuCtxSynchronize())
-names = found()
-assert names == [
-    ("cuMemcpyHtoD_v2", "legacy"), ("cuMemcpyHtoDAsync_v2", "stream"), ("cuMemcpyDtoHAsync_v2", "stream"),
-    ("cuMemsetD8_v2", "legacy"), ("cuMemcpyDtoD_v2", "legacy"), ("cuStreamSynchronize", "own"),
-    ("cuEventSynchronize", "event"), ("cuMemFree_v2", "context"), ("cuCtxSetLimit", "context"),
-    ("cuCtxSetLimit", "context"), ("cuCtxSynchronize", "context"),
-], names
-""",
-    "a_call_that_would_wait_is_named_once_for_each_site": """
-# A loop has one violation, and a second line another.
-number = no_wait()
-for _ in range(3):
-    ok(cuda.cuCtxSynchronize())
-ok(cuda.cuCtxSynchronize())
-cuda.cudalinkEndNoWait(number)
-assert len(found()) == 2
-""",
-    "allowed_calls_and_other_threads_may_wait": """
-# Of nested ones the innermost of the thread counts; ended in any order, each ends alone.
-def in_thread():
-    elsewhere(lambda: (ok(cuda.cuCtxSetCurrent(context)), ok(cuda.cuStreamSynchronize(apart))))
-outer = no_wait("cuStreamSynchronize", thread=threading.get_native_id())
-ok(cuda.cuStreamSynchronize(apart))
-in_thread()
-assert found() == []
-inner = no_wait("cuCtxSynchronize", "there is no such call")
-ok(cuda.cuCtxSynchronize())
-assert found() == []
-ok(cuda.cuStreamSynchronize(apart))
-in_thread()
-assert found() == [("cuStreamSynchronize", "own")] * 2
-cuda.cudalinkEndNoWait(outer)
-ok(cuda.cuStreamSynchronize(apart))
-assert found() == [("cuStreamSynchronize", "own")]
-cuda.cudalinkEndNoWait(inner)
-cuda.cudalinkEndNoWait(inner)
-ok(cuda.cuStreamSynchronize(apart))
-assert found() == []
-""",
-    "loading_code_waits_where_the_table_says": """
-# The first use of a library in a context waits under lazy loading; its loading and its end wait under eager.
-image = small_ptx()
-library, kernel, out = c_void_p(), c_void_p(), c_void_p()
-for mode, expected in {
-    "LAZY": [("cuKernelGetFunction", "context"), ("cuLibraryUnload", "context")],
-    "EAGER": [("cuLibraryLoadData", "device"), ("cuLibraryUnload", "device")],
-}.items():
-    os.environ["CUDA_MODULE_LOADING"] = mode
-    number = no_wait()
-    ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
-    ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
-    ok(cuda.cuKernelGetFunction(byref(out), kernel))
-    ok(cuda.cuKernelGetFunction(byref(out), kernel))
-    ok(cuda.cuLibraryGetModule(byref(out), library))
-    ok(cuda.cuLibraryUnload(library))
-    cuda.cudalinkEndNoWait(number)
-    names = found()
-    assert names == expected, names
-number = no_wait()
-ok(cuda.cuModuleLoadData(byref(library), image))
-ok(cuda.cuModuleUnload(library))
-names = found()
-assert names == [("cuModuleLoadData", "context"), ("cuModuleUnload", "context")], names
-cuda.cudalinkEndNoWait(number)
-""",
-    "a_full_stream_is_no_hidden_wait": """
-# What waits because a stream is full waits for no unfinished work by itself.
-number = no_wait()
-word = c_uint.from_address(pinned)
-ok(cuda.cuStreamWaitValue32_v2(apart, c_uint64(pinned), 1, 0))
-for at in range(1021):
-    if at == 1020:
-        threading.Timer(0.05, lambda: setattr(word, "value", 1)).start()
-    ok(cuda.cuMemsetD8Async(c_uint64(memory), 1, c_size_t(64), apart))
-cuda.cudalinkEndNoWait(number)
-assert not found()
-""",
-}
-test_programs = programs(PROGRAMS, NO_WAIT)

@@ -1,6 +1,6 @@
 """What the watchdog of closed gates reads: native frames of a thread, and how long it got no processor.
 
-`tests/emulator/test_gates.py` closes gates on an emulated driver.
+`tests/emulator/test_no_wait.py` closes gates on an emulated driver.
 """
 
 from collections.abc import Sequence
