@@ -415,7 +415,7 @@ values[0] = 7
 assert cuda.cuLinkDestroy(state) == 0
 (one,) = control.violations
 assert any("liblate.so" in line for line in one.history) and "\\n".join(one.history) in one.long_repr
-""",
+"""
     )
 
 

@@ -748,8 +748,7 @@ graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
 def test_by_gates(check: Check, program: str, calls: list[str]) -> None:
     """What waits is named, whatever does not wait is not, and everything ends."""
     shown = check(
-        f"{READY}gates._STILL = 0.02\n{program}\nprint(json.dumps([one.call for one in watch.found]))",
-        device="sm_90:2",
+        f"{READY}gates._STILL = 0.02\n{program}\nprint(json.dumps([one.call for one in watch.found]))", device="sm_90:2"
     )
     assert json.loads(shown) == calls
 

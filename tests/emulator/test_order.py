@@ -539,10 +539,7 @@ def test_locks(on_driver: Callable[..., Any], tmp_path: Path) -> None:
     watcher = compiler.build(compiler.Executable("lock_order.so", (source,), flags=flags), tmp_path)
     log = tmp_path / "pairs"
     env = {"LD_PRELOAD": str(watcher), "LOCK_ORDER": str(log)}
-    for arguments in (
-        ("-m", "tests.emulator.programs.order_programs", "40", "0"),
-        ("-c", conftest.HEAD + PLANTED),
-    ):
+    for arguments in (("-m", "tests.emulator.programs.order_programs", "40", "0"), ("-c", conftest.HEAD + PLANTED)):
         done = on_driver("13.0", *arguments, env=env)
         assert done.returncode == 0, done.stderr
     pairs = {tuple(map(int, line.split())) for line in log.read_text().splitlines()}

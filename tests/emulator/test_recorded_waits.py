@@ -96,10 +96,7 @@ def test_the_page_has_every_call_that_was_asked() -> None:
             "waiting",
             "| `cuMemFree` | device; managed; sync memops | every stream of the context | may synchronize implicitly",
         ),
-        (
-            "waiting",
-            "array to pinned | the legacy stream and all blocking ones | returns once the copy has",
-        ),
+        ("waiting", "array to pinned | the legacy stream and all blocking ones | returns once the copy has"),
         ("waiting", "the same with `Async` for device to pinned; array to pinned |"),
         ("waiting", "Lazy Loading) | `cuKernelGetFunction`, earlier |"),
         ("returning", "`cuMemFree` (of a pool; nothing), `cuMemAllocPitch`,"),

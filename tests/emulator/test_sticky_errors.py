@@ -114,13 +114,13 @@ def test_asking_a_real_driver(check) -> None:
     check(REAL + "assert asked.ask(5) == 0\nassert not [e for e in driver.events() if e['call'] == 'cuInit']")
     check(
         REAL
-        + "ok(cuda.cuInit(0)); assert asked.ask(5) == 0; begin(); assert asked.ask(5) == 0; assert references() == 1",
+        + "ok(cuda.cuInit(0)); assert asked.ask(5) == 0; begin(); assert asked.ask(5) == 0; assert references() == 1"
     )
     for current in (True, False):
         check(
             REAL + f"ok(cuda.cuInit(0)); begin(current={current})\n"
             "driver.inject('cuStreamCreate', 700); cuda.cuStreamCreate(byref(c_void_p()), 0)\n"
-            "assert asked.ask(5) == 700",
+            "assert asked.ask(5) == 700"
         )
 
 
@@ -147,7 +147,7 @@ def test_work_that_ends_in_time(check) -> None:
     check(
         REAL + "ok(cuda.cuInit(0)); begin()\nfor nth in (1, 2, 3): driver.inject('cuEventQuery', 600, nth=nth)\n"
         "assert asked.ask(5) == 0\ncalls = [event['call'] for event in driver.events()]\n"
-        "assert calls.count('cuEventQuery') == 4 and calls.count('cuEventDestroy_v2') == 1, calls",
+        "assert calls.count('cuEventQuery') == 4 and calls.count('cuEventDestroy_v2') == 1, calls"
     )
 
 

@@ -35,8 +35,7 @@ def test_what_a_driver_answers_its_control() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stays", "answers", "freed"),
-    [("alone", [0, 2, 0], 0), ("function", [0, 2, 2], 0), ("device", [0, 2, 2], 2)],
+    ("stays", "answers", "freed"), [("alone", [0, 2, 0], 0), ("function", [0, 2, 2], 0), ("device", [0, 2, 2], 2)]
 )
 def test_failing_a_call(check, stays: str, answers: list[int], freed: int) -> None:
     """The call of a number fails, alone, with each later call of its function, or with the device until the end."""
@@ -79,10 +78,7 @@ KINDS = {
     ),
     "link state": ("cuda.cuLinkCreate_v2(0, None, None, byref(it))", "cuda.cuLinkDestroy(it)"),
     "context": ("cuda.cuCtxCreate_v2(byref(it), 0, 0)", "cuda.cuCtxDestroy_v2(it)"),
-    "use of a primary context": (
-        "cuda.cuDevicePrimaryCtxRetain(byref(it), 0)",
-        "cuda.cuDevicePrimaryCtxRelease_v2(0)",
-    ),
+    "use of a primary context": ("cuda.cuDevicePrimaryCtxRetain(byref(it), 0)", "cuda.cuDevicePrimaryCtxRelease_v2(0)"),
 }
 
 

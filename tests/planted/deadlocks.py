@@ -1,4 +1,4 @@
-"""Twelve deadlocks in which calls of the driver wait for each other or for their own thread, with mended twins.
+"""Nine deadlocks in which calls of the driver wait for each other or for their own thread, with mended twins.
 
 The first five are rebuilt from torchcomms#2334, lupine#679, nccl#48, nvbench#136 and uccl#220. What a deadlocked call
 answers is left alone: the driver gives it up. Each has the calls that wait.
@@ -152,22 +152,6 @@ def events_of_two_threads(use: Gates, mended: bool) -> None:
     meet(1)
 
 
-@planted(("cuMemcpyHtoD_v2",))
-def copy_behind_a_blocking_stream(use: Gates, mended: bool) -> None:
-    stream, there, source = use.stream(int(mended)), use.device(), use.pinned()
-    gate = use.close(stream)
-    cuda.cuMemcpyHtoD_v2(there, c_uint64(source.value or 0), c_size_t(SIZE))
-    use.open(gate)
-
-
-@planted(("cuMemsetD8_v2",))
-def filling_of_pinned_memory(use: Gates, mended: bool) -> None:
-    blocking, there, pinned = use.stream(0), use.device(), use.pinned()
-    gate = use.close(blocking)
-    cuda.cuMemsetD8_v2(there if mended else c_uint64(pinned.value or 0), c_uint(1), c_size_t(SIZE))
-    use.open(gate)
-
-
 @planted(("cuStreamSynchronize",))
 def host_function_that_needs_a_held_lock(use: Gates, mended: bool) -> None:
     stream, lock = use.stream(), threading.Lock()
@@ -182,17 +166,6 @@ def host_function_that_needs_a_held_lock(use: Gates, mended: bool) -> None:
         if not mended:
             cuda.cuStreamSynchronize(stream)
     call("cuStreamSynchronize", stream)
-
-
-@planted(("cuCtxSetLimit",))
-def limit_raised_at_a_gate(use: Gates, mended: bool) -> None:
-    stream, limit = use.stream(), c_size_t()
-    call("cuCtxGetLimit", byref(limit), 0)
-    if mended:
-        call("cuCtxSetLimit", 0, c_size_t(limit.value + 16))
-    gate = use.close(stream)
-    cuda.cuCtxSetLimit(0, c_size_t(limit.value + 16))
-    use.open(gate)
 
 
 @planted(("cuMemcpyDtoHAsync_v2", "cuStreamCreate"))

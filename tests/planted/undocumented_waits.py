@@ -140,14 +140,3 @@ def plugin_unloaded(own: Pieces, mended: bool) -> None:
     _wait(stream, mended)
     call("cuModuleUnload", module)
     assert _observed(result) == NEW
-
-
-@planted("cuMemFree_v2")
-def scratch_freed_behind(own: Pieces, mended: bool) -> None:
-    """Take the freeing of another buffer for a barrier, behind which a result is there."""
-    stream, memory, result, scratch = own.stream(), own.device(), own.pinned(), hidden_waits.device()
-    _fill(memory, stream)
-    call("cuMemcpyDtoHAsync_v2", result, memory, c_size_t(SIZE), stream)
-    _wait(stream, mended)
-    call("cuMemFree_v2", scratch)
-    assert _observed(result) == NEW

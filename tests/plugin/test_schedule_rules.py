@@ -6,7 +6,7 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink.emulator.control import ScheduledWork, UnpromisedWait
@@ -165,6 +165,7 @@ def test_which_rows_there_are() -> None:
     assert [row.work.number for row in rows(many, [2, 20])[0]] == [*range(1, 10), *range(13, 28)]
 
 
+@settings(max_examples=40)
 @given(failures)
 def test_lines(failure: ScheduleFailure) -> None:
     """Any failure can be shown; a line of the timeline is at most as wide as its parts."""
@@ -308,28 +309,13 @@ def test_words_of_what_does_not_repeat() -> None:
 
 def test_operations() -> None:
     """A record has the rows of the timeline; what was never done has no end."""
-    assert replace(FAILURE, works=(LATE, NEXT._replace(ended=0))).operations("/p") == [
-        {
-            "number": 3,
-            "function": "cuMemcpyDtoHAsync_v2",
-            "stream": "stream 1",
-            "place": "t.py:8 in read",
-            "late": True,
-            "queued": 0,
-            "ready": 1,
-            "done": 4,
-        },
-        {
-            "number": 4,
-            "function": "cuMemsetD8Async",
-            "stream": "stream 2",
-            "place": "t.py:9 in read",
-            "late": False,
-            "queued": 1,
-            "ready": 1,
-            "done": None,
-        },
+    names = ("number", "function", "stream", "place", "late", "queued", "ready", "done")
+    rows = [
+        (3, "cuMemcpyDtoHAsync_v2", "stream 1", "t.py:8 in read", True, 0, 1, 4),
+        (4, "cuMemsetD8Async", "stream 2", "t.py:9 in read", False, 1, 1, None),
     ]
+    shown = replace(FAILURE, works=(LATE, NEXT._replace(ended=0))).operations("/p")
+    assert shown == [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def test_own_lines() -> None:
