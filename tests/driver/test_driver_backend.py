@@ -5,9 +5,10 @@ import gc
 import os
 import subprocess
 import sys
-import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ from pytest_cudalink.probes import libcuda
 
 def linker(*codes: ObjectCode, **options) -> Linker:
     return Linker(*codes, options=LinkerOptions(**options), backend="driver")
+
+
+@pytest.fixture
+def both(compiled) -> Callable[..., Linker]:
+    """Makes linkers of the two units of the sample, with options."""
+    return partial(linker, compiled["main", "ptx"], compiled["user", "ptx"])
 
 
 @pytest.mark.parametrize("kinds", [("ptx", "ptx"), ("cubin", "cubin"), ("ptx", "cubin")])
@@ -88,9 +95,9 @@ def test_ptx_newer_than_the_driver(compiled) -> None:
     assert "Unsupported .version" in caught.value.error_log
 
 
-def test_verbose(compiled, guarded) -> None:
+def test_verbose(both, guarded) -> None:
     """The info log has exactly what the driver wrote; it stays after close."""
-    with linker(compiled["main", "ptx"], compiled["user", "ptx"], verbose=True) as link:
+    with both(verbose=True) as link:
         link.link()
     assert "Function properties for 'apply_transform'" in link.get_info_log()
     assert "\0" not in link.get_info_log()
@@ -109,21 +116,15 @@ def test_a_full_log_says_so(device, guarded) -> None:
 
 
 OPTIONS = {"max_register_count": 32, "debug": True, "lineinfo": True, "optimization_level": 4}
-DEPRECATED = {
-    "ftz": True,
-    "prec_div": False,
-    "prec_sqrt": False,
-    "fma": False,
-    "optimize_unused_variables": True,
-    "kernels_used": ("apply_transform", "other"),
-}
+DEPRECATED = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": False, "optimize_unused_variables": True}
+DEPRECATED["kernels_used"] = ("apply_transform", "other")
 
 
 @pytest.mark.parametrize(("option", "value"), [*(OPTIONS | DEPRECATED).items(), ("optimization_level", 0)])
-def test_options(option: str, value: object, compiled, guarded) -> None:
+def test_options(option: str, value: object, both, guarded) -> None:
     """The driver takes every option, whose arrays of names live as long as the state; deprecated ones warn."""
     warned = pytest.warns(DeprecationWarning, match=option) if option in DEPRECATED else nullcontext()
-    with warned, linker(compiled["main", "ptx"], compiled["user", "ptx"], **{option: value}) as link:
+    with warned, both(**{option: value}) as link:
         assert link.link().artifact.kernels == ("apply_transform",)
     assert len(guarded) == 4 + (option == "kernels_used")
     assert all(block.released for block in guarded)
@@ -138,10 +139,10 @@ def test_kernels_used_counts(device) -> None:
 
 
 @pytest.mark.parametrize("linked", [True, False])
-@pytest.mark.parametrize("thread", [None, threading.Thread])
-def test_garbage_collection(thread: type[threading.Thread] | None, linked: bool, compiled, guarded) -> None:
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_garbage_collection(elsewhere: bool, linked: bool, both, guarded) -> None:
     """A dropped linker, or a cycle that never linked, releases all, also in a thread without a current context."""
-    box = [linker(compiled["main", "ptx"], compiled["user", "ptx"])]
+    box = [both()]
     if linked:
         box[0].link()
     else:
@@ -151,22 +152,18 @@ def test_garbage_collection(thread: type[threading.Thread] | None, linked: bool,
         box.clear()
         gc.collect()
 
-    if thread is None:
-        drop()
-    else:
-        dropping = thread(target=drop)
-        dropping.start()
-        dropping.join()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(drop).result() if elsewhere else drop()
     assert len(guarded) == 4
     assert all(block.released for block in guarded)
 
 
-def test_threads(compiled, guarded) -> None:
+def test_threads(both, guarded) -> None:
     """Linkers in several threads do not disturb each other."""
 
     def work(_: int) -> None:
         for _turn in range(5):
-            with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+            with both() as link:
                 assert link.link().artifact.undefined == ()
 
     with ThreadPoolExecutor(4) as pool:
@@ -174,7 +171,7 @@ def test_threads(compiled, guarded) -> None:
     assert all(block.released for block in guarded)
 
 
-def test_the_current_context_stays(compiled) -> None:
+def test_the_current_context_stays(both) -> None:
     """Without a current context there is none after a link; one that is current is used, and stays."""
     context, current = ctypes.c_void_p(), ctypes.c_void_p()
     libcuda.call("cuInit", 0)
@@ -182,7 +179,7 @@ def test_the_current_context_stays(compiled) -> None:
     try:
         for used in (None, context.value):
             libcuda.call("cuCtxSetCurrent", ctypes.c_void_p(used))
-            with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+            with both() as link:
                 link.link()
             libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
             assert current.value == used
@@ -205,11 +202,11 @@ def test_many_links_do_not_leak(compiled) -> None:
     assert mappings() - before < links
 
 
-def test_pages_of_a_quiet_link_serve_the_next(compiled) -> None:
+def test_pages_of_a_quiet_link_serve_the_next(both) -> None:
     """Of this process alone, and zeroed: a forked child shares them with its parent."""
     places = []
     for _ in range(2):
-        with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+        with both() as link:
             link.link()
             places.append(link._state._values_at)
         (pages,) = driver._spare.values()
@@ -219,7 +216,7 @@ def test_pages_of_a_quiet_link_serve_the_next(compiled) -> None:
 
 
 @pytest.mark.parametrize(("units", "options"), [(("main", "user"), {"verbose": True}), (("main",), {})])
-def test_pages_with_a_log_are_unmapped(units: tuple[str, ...], options: dict[str, object], compiled) -> None:
+def test_pages_with_a_log_are_unmapped(units: tuple[str, ...], options: dict[str, object], both, compiled) -> None:
     """What the driver wrote about one link, or about one that failed, never reaches the logs of another."""
     driver._spare.clear()
     link = linker(*(compiled[unit, "ptx"] for unit in units), **options)
@@ -228,7 +225,7 @@ def test_pages_with_a_log_are_unmapped(units: tuple[str, ...], options: dict[str
     link.close()
     assert link.get_info_log() or link.get_error_log()
     assert not driver._spare
-    with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as quiet:
+    with both() as quiet:
         quiet.link()
     assert (quiet.get_info_log(), quiet.get_error_log()) == ("", "")
 
@@ -240,9 +237,9 @@ def test_two_linkers_at_once_have_their_own_pages(compiled) -> None:
     assert len(driver._spare) == 1
 
 
-def test_forked_child(compiled) -> None:
+def test_forked_child(both) -> None:
     """A forked child has no CUDA: dropping the parent's linker there touches nothing, and the parent goes on."""
-    link = linker(compiled["main", "ptx"], compiled["user", "ptx"])
+    link = both()
     child = os.fork()
     if child == 0:
         link.close()
