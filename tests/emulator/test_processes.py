@@ -3,38 +3,8 @@
 import subprocess
 import sys
 
-import pytest
-
 from pytest_cudalink import cli
 from tests.emulator.conftest import HEAD, ROOT, programs
-
-
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_multiprocessing(method, on_driver, tmp_path) -> None:
-    """Processes that multiprocessing starts see the driver too, whether the parent has initialized it or not."""
-    script = tmp_path / "many.py"
-    script.write_text(
-        f"""
-import multiprocessing, sys
-sys.path.insert(0, {str(ROOT)!r})
-from tests.emulator.cu import *
-
-def work(number):
-    start()
-    code, image, log = link([(PTX, artifact("13.0/main.ptx") + b"\\0"), (PTX, artifact("13.0/user.ptx") + b"\\0")])
-    return code, len(image), log
-
-if __name__ == "__main__":
-    start()
-    mine = work(0)
-    with multiprocessing.get_context({method!r}).Pool(2) as pool:
-        assert pool.map(work, range(4)) == [mine] * 4
-    assert mine[0] == 0 and mine[1] > 1000
-    print("done")
-"""
-    )
-    done = on_driver("13.0", str(script))
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
 def test_command_of_a_child(toolchain, tmp_path) -> None:

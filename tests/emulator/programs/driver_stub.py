@@ -1,13 +1,16 @@
 """Use the cuda stub as a program would: memory, a module with a global, a stream. Prints what came of it, as JSON.
 
-usage: driver_stub.py STUB PTX
+usage: python -m tests.emulator.programs.driver_stub STUB PTX
 """
 
 import ctypes
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64
 from pathlib import Path
+
+from tests.emulator.cu import cuda, get, new, ok
 
 WORDS = 256
 
@@ -15,43 +18,29 @@ WORDS = 256
 def main(path: str, ptx: str) -> None:
     """Call v2 entry points by their names; then the v1 twins of the real library, for comparison."""
     stub = ctypes.CDLL(path)
-    stub.stub_cuda_describe.restype = ctypes.c_char_p
+    stub.stub_cuda_describe.restype = c_char_p
     description: dict[str, object] = json.loads(stub.stub_cuda_describe())
-    device, context, version = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_int()
-    assert stub.cuDriverGetVersion(ctypes.byref(version)) == 0
-    assert stub.cuInit(0) == 0
-    assert stub.cuDeviceGet(ctypes.byref(device), 0) == 0
-    name = ctypes.create_string_buffer(64)
-    assert stub.cuDeviceGetName(name, 64, device) == 0
-    assert stub.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
-    assert stub.cuCtxSetCurrent(context) == 0
+    version = get(stub.cuDriverGetVersion, c_int)
+    ok(stub.cuInit(0))
+    ok(stub.cuCtxSetCurrent(new(stub.cuDevicePrimaryCtxRetain, new(stub.cuDeviceGet, c_int, 0))))
 
-    memory = ctypes.c_uint64()
-    assert stub.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4 * WORDS)) == 0
-    assert stub.cuMemsetD32_v2(memory, ctypes.c_uint(0xDEADBEEF), ctypes.c_size_t(WORDS)) == 0
-    host = (ctypes.c_uint * WORDS)()
-    assert stub.cuMemcpyDtoH_v2(host, memory, ctypes.c_size_t(4 * WORDS)) == 0
+    memory, host = new(stub.cuMemAlloc_v2, c_uint64, c_size_t(4 * WORDS)), (c_uint * WORDS)()
+    ok(stub.cuMemsetD32_v2(memory, c_uint(0xDEADBEEF), c_size_t(WORDS)))
+    ok(stub.cuMemcpyDtoH_v2(host, memory, c_size_t(4 * WORDS)))
 
-    module, address, size = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_size_t(0)
-    image = Path(ptx).read_bytes() + b"\0"
-    assert stub.cuModuleLoadData(ctypes.byref(module), image) == 0
-    result = stub.cuModuleGetGlobal_v2(ctypes.byref(address), ctypes.byref(size), module, b"table")
-
-    real = ctypes.CDLL("libcuda.so.1")
+    module = new(stub.cuModuleLoadData, Path(ptx).read_bytes() + b"\0")
+    address, size = get(stub.cuModuleGetGlobal_v2, c_uint64, c_size_t, module, b"table")
     twins = {
-        "cuMemsetD32": real.cuMemsetD32(memory, ctypes.c_uint(1), ctypes.c_size_t(WORDS)),
-        "cuModuleGetGlobal": real.cuModuleGetGlobal(ctypes.byref(address), ctypes.byref(size), module, b"table"),
+        "cuMemsetD32": cuda.cuMemsetD32(memory, c_uint(1), c_size_t(WORDS)),
+        "cuModuleGetGlobal": cuda.cuModuleGetGlobal(byref(c_uint64()), byref(c_size_t()), module, b"table"),
     }
-    text = ctypes.c_char_p()
-    assert stub.cuGetErrorName(222, ctypes.byref(text)) == 0
     description |= {
-        "driver": version.value,
-        "device": name.value.decode(),
+        "driver": version,
         "memory": memory.value,
         "words": sorted({hex(word) for word in host}),
-        "global": [result, size.value, address.value],
+        "global": [size, address],
         "twins": twins,
-        "error": text.value.decode() if text.value else None,
+        "error": (get(stub.cuGetErrorName, 222, c_char_p) or b"").decode(),
         "freed": [stub.cuModuleUnload(module), stub.cuMemFree_v2(memory)],
     }
     print(json.dumps(description))
