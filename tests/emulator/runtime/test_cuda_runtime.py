@@ -112,7 +112,8 @@ def test_every_kind_of_channel_has_a_format(toolkit) -> None:
         assert {f"CU_AD_FORMAT_{name}" for table in tables for name in table} <= formats
 
 
-DEVICES = """
+SUITE = """
+# Devices, their properties, the current one of each thread, and a reset.
 def test_devices():
     assert value(rt.cudaGetDeviceCount()) == 2
     assert value(rt.cudaGetDevice()) == 0
@@ -155,15 +156,8 @@ def test_a_library_has_overwritten_what_python_shares(byte):
     finally:
         ctypes.memset(shared, 32, 1)
     assert value(answer).name.rstrip(b"\\0") == name
-"""
 
-
-def test_devices(run) -> None:
-    """Devices, their properties, the current one of each thread, and a reset."""
-    run(DEVICES, "--cudalink-device=sm_80:2").assert_outcomes(passed=5)
-
-
-MEMORY = """
+# Memory with host buffers of any kind, the last error, streams and events of the runtime's types.
 def test_memory():
     pointer = value(rt.cudaMalloc(16))
     assert type(pointer) is int
@@ -221,18 +215,17 @@ def test_streams_and_events():
     assert value(rt.cudaEventElapsedTime(start, end)) >= 0
     for close, handle in ((rt.cudaEventDestroy, start), (rt.cudaEventDestroy, end), (rt.cudaStreamDestroy, stream)):
         assert close(handle) == (OK,)
+
+def test_a_conftest_may_import_first():
+    import conftest
+    assert value(conftest.cudaMalloc(8))
 """
 
 
-def test_memory_streams_and_events(run) -> None:
-    """Memory with host buffers of any kind, the last error, streams and events of the runtime's types."""
-    run(MEMORY).assert_outcomes(passed=4)
-
-
-def test_a_conftest_may_import_first(run, pytester: pytest.Pytester) -> None:
-    """A function that a conftest takes out of the module is answered, too."""
+def test_suite(run, pytester: pytest.Pytester) -> None:
+    """Devices, memory, streams and events, also of functions that a conftest took out of the module."""
     pytester.makeconftest("from cuda.bindings.runtime import cudaMalloc\n")
-    run("import conftest\ndef test_it(): assert value(conftest.cudaMalloc(8))\n").assert_outcomes(passed=1)
+    run(SUITE, "--cudalink-device=sm_80:2").assert_outcomes(passed=10)
 
 
 def test_no_device(run) -> None:

@@ -29,7 +29,8 @@ def pitched(ptr, pitch, height):
 """
 
 
-ARRAYS = """
+SUITE = """
+# Each format has its channels, in both directions; other channels are no format.
 @pytest.mark.parametrize(("bits", "kind", "format_", "count"), [
     ((8,), "Unsigned", "UNSIGNED_INT8", 1),
     ((16, 16), "Signed", "SIGNED_INT16", 2),
@@ -79,33 +80,8 @@ def test_mipmapped():
     assert (size.width, size.height) == (8, 4)
     assert rt.cudaGetMipmappedArrayLevel(whole, 3) == (INVALID, None)
     value(rt.cudaFreeMipmappedArray(whole))
-"""
 
-
-def test_arrays(run) -> None:
-    """Each format has its channels, in both directions; other channels are no format."""
-    run(ARRAYS).assert_outcomes(passed=17)
-
-
-def test_later_kinds_are_refused(toolkit) -> None:
-    """A kind of channel that the table does not know may be a valid one, so it is no wrong descriptor."""
-    from cuda.bindings import driver, runtime
-
-    table = read_table("emulator/cuda_runtime.toml")
-    later = table | {"formats": {name: row for name, row in table["formats"].items() if row[0] != "Float"}}
-
-    class Alone(Arrays):
-        def _forward(self, *_):
-            return ("made",)
-
-    channels = runtime.cudaChannelFormatDesc()
-    channels.x, channels.f = 32, runtime.cudaChannelFormatKind.cudaChannelFormatKindFloat
-    assert Alone(runtime, driver, table)._malloc_array(channels, 8, 0, 0) == ("made",)
-    with pytest.raises(RefusedError):
-        Alone(runtime, driver, later)._malloc_array(channels, 8, 0, 0)
-
-
-COPIES = """
+# Copies in bytes, in rows that go on, and in elements of the array that takes part.
 WIDTH, HEIGHT = 6, 4
 PIXELS = bytes(range(WIDTH * HEIGHT * 2))
 
@@ -180,15 +156,8 @@ def test_bytes():
     parameters.srcPos.x, parameters.srcPos.z, parameters.extent, parameters.kind = 1, 1, extent(2, 2, 1), COPY
     value(rt.cudaMemcpy3DAsync(parameters, value(rt.cudaStreamCreate())))
     assert found == bytes([13, 14, 17, 18])
-"""
 
-
-def test_copies(run) -> None:
-    """Copies in bytes, in rows that go on, and in elements of the array that takes part."""
-    run(COPIES).assert_outcomes(passed=5)
-
-
-TEXTURES = """
+# What a texture was made of comes back: arrays and linear memory, modes and flags.
 def test_array():
     array = value(rt.cudaMallocArray(channels(8), 16, 8, 2))
     resource, texture, view = rt.cudaResourceDesc(), rt.cudaTextureDesc(), rt.cudaResourceViewDesc()
@@ -236,15 +205,8 @@ def test_linear():
     cuda_12 = SimpleNamespace(resType=resource.resType, res=resource.res)  # the runtime of CUDA 12 has no flags there
     found = value(rt.cudaGetTextureObjectResourceDesc(value(rt.cudaCreateTextureObject(cuda_12, texture, None))))
     assert (found.res.linear.devPtr, found.res.linear.sizeInBytes) == (pointer, 64)
-"""
 
-
-def test_textures(run) -> None:
-    """What a texture was made of comes back: arrays and linear memory, modes and flags."""
-    run(TEXTURES).assert_outcomes(passed=2)
-
-
-NODES = """
+# Fills and copies in graphs run; what a node allocates or holds comes back in its parameters.
 def parameters_of(kind):
     made = rt.cudaGraphNodeParams()
     made.type = getattr(rt.cudaGraphNodeType, f"cudaGraphNodeType{kind}")
@@ -302,15 +264,8 @@ def test_conditional():
     add(graph, [], given)
     (body,) = given.conditional.phGraph_out
     value(rt.cudaGraphAddEmptyNode(body, None, 0))
-"""
 
-
-def test_nodes(run, toolkit) -> None:
-    """Fills and copies in graphs run; what a node allocates or holds comes back in its parameters."""
-    run(NODES).assert_outcomes(passed=3)
-
-
-REFUSED = """
+# A function without a counterpart answers as the runtime does, and the test says which it was.
 def test_no_counterpart():
     value(rt.cudaFuncGetAttributes(0))
 
@@ -324,10 +279,27 @@ def test_kernel_by_a_symbol_of_the_host():
 """
 
 
-def test_what_has_no_way_says_so(run) -> None:
-    """A function without a counterpart answers as the runtime does, and the test says which it was."""
-    result = run(REFUSED, "--cudalink-unsupported=skip", "-rs")
-
-    result.assert_outcomes(skipped=3)
+def test_suite(run) -> None:
+    """Formats, copies, textures and nodes of graphs; what has no way says so."""
+    result = run(SUITE, "--cudalink-unsupported=skip", "-rs")
+    result.assert_outcomes(passed=27, skipped=3)
     for name in ("cudaFuncGetAttributes", "cudaMemcpyToArray", "cudaGraphAddNode"):
         result.stdout.fnmatch_lines([f"*cudalink: needs a real driver: {name} is not emulated"])
+
+
+def test_later_kinds_are_refused(toolkit) -> None:
+    """A kind of channel that the table does not know may be a valid one, so it is no wrong descriptor."""
+    from cuda.bindings import driver, runtime
+
+    table = read_table("emulator/cuda_runtime.toml")
+    later = table | {"formats": {name: row for name, row in table["formats"].items() if row[0] != "Float"}}
+
+    class Alone(Arrays):
+        def _forward(self, *_):
+            return ("made",)
+
+    channels = runtime.cudaChannelFormatDesc()
+    channels.x, channels.f = 32, runtime.cudaChannelFormatKind.cudaChannelFormatKindFloat
+    assert Alone(runtime, driver, table)._malloc_array(channels, 8, 0, 0) == ("made",)
+    with pytest.raises(RefusedError):
+        Alone(runtime, driver, later)._malloc_array(channels, 8, 0, 0)
