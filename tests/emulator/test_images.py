@@ -80,8 +80,7 @@ def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
 
 
 PROGRAMS = {
-    "headers_that_a_driver_takes": ANSWERS
-    + """
+    "headers_that_a_driver_takes": """
 # The OSABI decides, at load; with a library at its first use. Nothing else in the header does (a real 13.0).
 OSABI, ABI_VERSION, VERSION = 7, 8, 20
 for release, place, values, code in (
@@ -95,7 +94,6 @@ for release, place, values, code in (
 """,
     "old_ptx": """
 # PTX from ISA 2.3 on is compiled, as by a real 13.0; 1.4 is not.
-start()
 body = "kernel(.param .u64 out) { .reg .u64 %rd1; ld.param.u64 %rd1, [out]; st.global.u64 [%rd1], %rd1; exit; }"
 for version, target, code in ((2.3, 20, 0), (3.0, 20, 0), (3.0, 30, 0), (3.1, 20, 0), (4.0, 20, 0), (1.4, 10, 218)):
     text = f".version {version}\\n.target sm_{target}\\n.address_size 64\\n.visible .entry {body}\\n"
@@ -104,7 +102,6 @@ for version, target, code in ((2.3, 20, 0), (3.0, 20, 0), (3.0, 30, 0), (3.1, 20
     "the_image_that_a_fatbin_yields": """
 # A cubin that the driver does not know is taken all the same, if it is the first (recorded with OSABI 66).
 from tests.emulator.test_images import fatbin
-start()
 newer, older = (("cubin", 90, artifact(f"{release}/linked.cubin")) for release in ("13.0", "12.9"))
 ptx = ("ptx", 80, small_ptx(target="sm_80"))
 assert load(fatbin(newer, ptx))[0] == load(fatbin(newer, older, ptx))[0] == 200
@@ -114,7 +111,6 @@ assert [function(module, name)[0] for name in ("apply_transform", "small")] == [
     "a_long_fatbin_is_described_as_far_as_an_event_goes": """
 # The line of an event has its limit: what does not fit is left out, and said to be there.
 from campaigns.conformance.fatbin_record import fatbin
-start()
 assert load(fatbin(" ".join(["ptx100"] * 200)))[0] == 209
 image = last_event()["image"]
 assert (image[0], image[-1]) == ("fatbin", "more") and 10 < len(image) < 50
@@ -122,7 +118,6 @@ assert (image[0], image[-1]) == ("fatbin", "more") and 10 < len(image) < 50
     "events_describe_what_was_refused": """
 # The event of a refused image has a line for it and for all in it; of a fatbin, what the driver chose in it.
 from campaigns.conformance.fatbin_record import fatbin
-start()
 def words(image):
     code, _ = load(image)
     event = last_event()
@@ -170,7 +165,6 @@ assert add(NVVM, artifact("12.9/main.ltoir"), 1 << 40) == (221, None)
 """,
     "ptx_of_a_whole_program": """
 # A pragma that is for whole programs is taken when a program is loaded, and refused when a part is linked.
-start()
 text = small_ptx("9.0", "sm_90").replace(b"{\\n", b'{\\n  .pragma "enable_smem_spilling";\\n', 1)
 assert b"pragma" in text
 code, module = load(text)
@@ -179,7 +173,6 @@ assert link([(PTX, text)])[0] == 218
 """,
     "parameters_of_a_kernel_need_a_context": """
 # A kernel of a library tells its parameters where a context is current, as cuda.core's suite expects.
-start()
 library, kernel, offset, size, popped = c_void_p(), c_void_p(), c_size_t(), c_size_t(), c_void_p()
 number = c_size_t(0)
 image = artifact("13.0/linked.cubin")
@@ -196,6 +189,7 @@ assert cuda.cuKernelGetParamCount(kernel, byref(number)) == 201
 OF_12 = {"version": "12.9"}
 test_programs = programs(
     PROGRAMS,
+    ANSWERS,
     the_image_that_a_fatbin_yields=OF_12,
     events_describe_what_was_refused=OF_12,
     parameters_of_a_kernel_need_a_context={"version": "13.2"},

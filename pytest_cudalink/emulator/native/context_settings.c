@@ -130,7 +130,7 @@ API(cuCtxGetExecAffinity, (Affinity * affinity, int type), (affinity, type)) {
 /* -- peers: every device can use the memory of every other one -- */
 
 /* Whether a device may be allowed to use the memory of another one. Its own context is refused with 217, too, where
-   cuda.h says 201 (measured: test_a_device_is_no_peer_of_itself). */
+   cuda.h says 201 (measured: edges/one_device). */
 static int can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
 
 API(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUdevice to), (value, attribute, from, to)) {
