@@ -65,10 +65,8 @@ def in_child(*arguments: str) -> subprocess.CompletedProcess[str]:
     from .scenarios import version
 
     command = [sys.executable, "-m", "campaigns.interrupts", "--child", *arguments]
-    environment = {**os.environ, **emulator.emulation_for(version()).environment(), "PYTHONFAULTHANDLER": "1"}
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT, cwd=ROOT
-    )
+    env = {**os.environ, **emulator.emulation_for(version()).environment(), "PYTHONFAULTHANDLER": "1"}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=LIMIT, cwd=ROOT)
 
 
 def walked(name: str) -> dict[str, Any]:
@@ -100,10 +98,8 @@ def disturbed(number: int, seed: int) -> bool:
         print(f"exit code {done.returncode}: {done.stderr[-2000:]}")
         return False
     printed = json.loads(done.stdout.splitlines()[-1])
-    print(
-        "links that a signal ended: "
-        + ", ".join(f"{key} {value} of {number}" for key, value in printed["ended"].items())
-    )
+    ended = ", ".join(f"{key} {value} of {number}" for key, value in printed["ended"].items())
+    print(f"links that a signal ended: {ended}")
     print("\n".join(printed["wrong"]) or "nothing was left behind")
     return not printed["wrong"]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
+from campaigns.driver import Driver
 from pytest_cudalink import probes, toolchains
 from pytest_cudalink.base import regular_files
 from pytest_cudalink.emulator import preload, worker
@@ -36,6 +37,7 @@ from pytest_cudalink.toolchains import folders
 
 from .walk import Walk
 
+_Call = Callable[..., Any]
 OPTIONS = LinkerOptions(arch="sm_90")
 CONTAINED = LinkerOptions(arch="sm_90", contain=True)
 
@@ -53,85 +55,80 @@ class Held:
     """What native calls gave and took back: the calls are replaced by functions that count, outside of the walk."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[int]] = {
-            "nvJitLink handles": [],
-            "worker links": [],
-            "answers": [],
-            "programs": [],
-        }
+        names = ("nvJitLink handles", "worker links", "answers", "programs")
+        self.objects: dict[str, list[int]] = {name: [] for name in names}
+
+    def _counted(self, name: str, create: _Call, destroy: _Call, made: _Call, ended: _Call) -> tuple[_Call, _Call]:
+        """Return both functions, which count objects: `made` and `ended` find the handle, if there is one."""
+        live = self.objects[name]
+
+        def counted_create(*arguments: Any) -> Any:
+            result = create(*arguments)
+            if handle := made(result, *arguments):
+                live.append(handle)
+            return result
+
+        def counted_destroy(*arguments: Any) -> Any:
+            if handle := ended(*arguments):
+                live.remove(handle)
+            return destroy(*arguments)
+
+        return counted_create, counted_destroy
 
     def watch_nvjitlink(self) -> None:
         """Count the handles of nvJitLink."""
         functions = nvjitlink.library(probes.nvjitlink().path or "")
-        live = self.objects["nvJitLink handles"]
-
-        def counted_create(where: Any, *arguments: Any) -> int:
-            result = functions.create(where, *arguments)
-            if not result:
-                live.append(where._obj.value)
-            return result
-
-        def counted_destroy(where: Any) -> int:
-            if where._obj.value:
-                live.remove(where._obj.value)
-            return functions.destroy(where)
-
-        counted = functions._replace(create=counted_create, destroy=counted_destroy)
+        create, destroy = self._counted(
+            "nvJitLink handles",
+            *(functions.create, functions.destroy),
+            lambda result, where, *_: not result and where._obj.value,
+            lambda where: where._obj.value,
+        )
+        counted = functions._replace(create=create, destroy=destroy)
         nvjitlink.library = cache(lambda _path: counted)
 
     def watch_worker(self) -> None:
         """Count the links of the worker's client, and answers whose memory is the client's."""
-        client, links, answers = worker.load_client(), self.objects["worker links"], self.objects["answers"]
-        plain = {name: getattr(client, name) for name in ("lw_add", "lw_complete", "lw_free_answer")}
-        opened, closed = client.lw_open, client.lw_close
+        client, answers = worker.load_client(), self.objects["answers"]
+        free = client.lw_free_answer
+        opened, closed = self._counted(
+            "worker links",
+            *(client.lw_open, client.lw_close),
+            lambda _result, where, *_: where._obj.value,
+            lambda where, _answer: where._obj.value,
+        )
 
-        def counted_open(where: Any, *arguments: Any) -> None:
-            opened(where, *arguments)
-            if where._obj.value:
-                links.append(where._obj.value)
-            answers.append(id(arguments[-1]._obj))
-
-        def counted_close(where: Any, answer: Any) -> None:
-            if where._obj.value:
-                links.remove(where._obj.value)
-            closed(where, answer)
-            answers.append(id(answer._obj))
-
-        def counted(name: str, *arguments: Any) -> None:
-            plain[name](*arguments)
+        def answered(call: _Call, *arguments: Any) -> None:
+            call(*arguments)
             answers.append(id(arguments[-1]._obj))
 
         def counted_free(answer: Any) -> None:
-            plain["lw_free_answer"](answer)
+            free(answer)
             answers[:] = [address for address in answers if address != id(answer._obj)]
 
-        client.lw_open, client.lw_close, client.lw_free_answer = counted_open, counted_close, counted_free
-        client.lw_add, client.lw_complete = partial(counted, "lw_add"), partial(counted, "lw_complete")
+        client.lw_open, client.lw_close, client.lw_free_answer = (
+            partial(answered, opened),
+            partial(answered, closed),
+            counted_free,
+        )
+        client.lw_add, client.lw_complete = partial(answered, client.lw_add), partial(answered, client.lw_complete)
 
     def watch_nvrtc(self) -> None:
         """Count the programs of NVRTC."""
         from cuda.bindings import nvrtc
 
-        create, destroy, live = nvrtc.nvrtcCreateProgram, nvrtc.nvrtcDestroyProgram, self.objects["programs"]
-
-        def counted_create(*arguments: Any) -> Any:
-            answer = create(*arguments)
-            live.append(int(answer[1]))
-            return answer
-
-        def counted_destroy(handle: Any) -> Any:
-            live.remove(int(handle))
-            return destroy(handle)
-
-        nvrtc.nvrtcCreateProgram, nvrtc.nvrtcDestroyProgram = counted_create, counted_destroy
+        nvrtc.nvrtcCreateProgram, nvrtc.nvrtcDestroyProgram = self._counted(
+            "programs",
+            *(nvrtc.nvrtcCreateProgram, nvrtc.nvrtcDestroyProgram),
+            lambda answer, *_: int(answer[1]),
+            int,
+        )
 
 
 HELD = Held()
 
 
-@cache
-def _cuda() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
+_driver = cache(Driver)
 
 
 def _control() -> DriverControl:
@@ -140,16 +137,10 @@ def _control() -> DriverControl:
     return driver
 
 
-def _current_context() -> int | None:
-    context = ctypes.c_void_p()
-    assert not _cuda().cuCtxGetCurrent(ctypes.byref(context))
-    return context.value
-
-
 def _primary_references() -> int:
     """How many there are to the primary context; at least the one that links keep."""
-    assert not _cuda().cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
-    assert not _cuda().cuDevicePrimaryCtxRelease_v2(0)
+    _driver().made("cuDevicePrimaryCtxRetain", 0)
+    _driver().must("cuDevicePrimaryCtxRelease_v2", 0)
     left: int = _control().events(_control().event_count() - 1)[0]["references"]
     return max(left, 1)
 
@@ -176,12 +167,12 @@ def look(folder: Path | None = None) -> dict[str, object]:
     """Return what there is."""
     states = [alive for alive in gc.get_objects() if isinstance(alive, LinkState)]
     return {
-        "current context": _current_context(),
+        "current context": _driver().made("cuCtxGetCurrent"),
         "references to the primary context": _primary_references(),
         "CUlinkStates": _control().live_states,
         "lifetime violations": _control()._count,
         **{name: len(held) for name, held in HELD.objects.items()},
-        "open linkers": len(_open_states()),
+        "open linkers": len(_linker._open_states),
         "locks held": [name for name, lock in _locks().items() if _is_held(lock)]
         + [type(state).__name__ for state in states if _is_held(state.lock)],
         "descriptors": len(list(Path("/proc/self/fd").iterdir())),
@@ -200,10 +191,6 @@ def repair() -> None:
     for lock in (*_locks().values(), *(alive.lock for alive in gc.get_objects() if isinstance(alive, LinkState))):
         while _is_held(lock):
             lock.release()
-
-
-def _open_states() -> dict[int, Any]:
-    return _linker._open_states
 
 
 def _found_by_name() -> object:
@@ -269,23 +256,20 @@ def next_link(backend: Backend = "driver", *, contained: bool = False) -> None:
 
 def other_context() -> None:
     """Link on the driver while another context is current than the one in which the linker was made."""
-    first, second, current = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    cuda = _cuda()
-    assert not cuda.cuCtxCreate_v2(ctypes.byref(first), 0, 0)
+    first = _driver().made("cuCtxCreate_v2", 0, 0)
     try:
         linker = Linker(_code("main.cubin"), _code("user.cubin"), options=OPTIONS, backend="driver")
-        assert not cuda.cuCtxCreate_v2(ctypes.byref(second), 0, 0)
+        second = _driver().made("cuCtxCreate_v2", 0, 0)
         try:
             linker.link("cubin")
             linker.close()
         finally:
-            assert not cuda.cuCtxGetCurrent(ctypes.byref(current))
-            assert current.value == second.value, "another context is current"
+            assert _driver().made("cuCtxGetCurrent") == second, "another context is current"
             linker = None  # type: ignore[assignment]
             gc.collect()
-            assert not cuda.cuCtxDestroy_v2(second)
+            _driver().must("cuCtxDestroy_v2", second)
     finally:
-        assert not cuda.cuCtxDestroy_v2(first)
+        _driver().must("cuCtxDestroy_v2", first)
 
 
 def forget() -> None:
@@ -411,8 +395,8 @@ def look_at_fixtures() -> dict[str, object]:
 
 
 def _faults() -> list[int]:
-    cuda, count = _cuda(), ctypes.c_int()
-    return [cuda.cuDeviceGetCount(ctypes.byref(count)) for _ in range(2)]
+    count = ctypes.c_int()
+    return [_driver().do("cuDeviceGetCount", ctypes.byref(count)) for _ in range(2)]
 
 
 def watch_violations() -> None:
@@ -525,14 +509,7 @@ def _installer(command: list[str], *_: object) -> None:
 
 
 def add_toolchain() -> None:
-    """Put a toolchain into the cache, and remove it."""
-    with patch.dict(os.environ, CUDALINK_CACHE=str(_FOLDER)), patch.object(toolchains, "run_installer", _installer):
-        toolchains.add("13.0", installer="uv")
-        toolchains.remove("13.0")
-
-
-def check_toolchain() -> None:
-    """The cache has all or nothing, and the toolchain can be added."""
+    """Put a toolchain into the cache, and remove it; afterwards, the cache has all or nothing, and this works."""
     with patch.dict(os.environ, CUDALINK_CACHE=str(_FOLDER)), patch.object(toolchains, "run_installer", _installer):
         added = toolchains.add("13.0", installer="uv")
         assert added.library("nvJitLink").exists()
@@ -541,39 +518,35 @@ def check_toolchain() -> None:
 
 # -- all of them
 
-_Parts = tuple[Callable[[], object], Callable[[], object], Callable[[], object]]
+_Parts = tuple[Callable[[], object], ...]
+_BACKENDS: tuple[Backend, ...] = ("nvjitlink", "driver")
+_LINKS: dict[str, tuple[Callable[..., object], ...]] = {
+    "": (link,), "-block": (link_in_block,), "-refused": (refused,), "-dropped": (dropped,),
+    "-first": (link_in_block, forget),
+}  # fmt: skip
 
 
-def _nothing() -> None:
-    """Prepare nothing."""
+def _on(backend: Backend, run: Callable[[], object], *begin: Callable[[], object]) -> _Parts:
+    return run, partial(next_link, backend), *begin
 
 
-def _on(backend: Backend, run: Callable[[], object], begin: Callable[[], object] = _nothing) -> _Parts:
-    return run, partial(next_link, backend), begin
+def _contained(run: Callable[[Backend, LinkerOptions], object], *begin: Callable[[], object]) -> _Parts:
+    return partial(run, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True), *begin
 
 
-def _contained(run: Callable[[Backend, LinkerOptions], object], begin: Callable[[], object] = _nothing) -> _Parts:
-    return partial(run, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True), begin
-
-
-#: What is run, what must work afterwards, and what is called before each run.
+#: What is run, what must work afterwards, and what is called before each run, if anything.
 SCENARIOS: dict[str, _Parts] = {
-    "nvjitlink": _on("nvjitlink", partial(link, "nvjitlink")),
-    "nvjitlink-block": _on("nvjitlink", partial(link_in_block, "nvjitlink")),
-    "nvjitlink-refused": _on("nvjitlink", partial(refused, "nvjitlink")),
-    "nvjitlink-dropped": _on("nvjitlink", partial(dropped, "nvjitlink")),
-    "nvjitlink-first": _on("nvjitlink", partial(link_in_block, "nvjitlink"), forget),
-    "driver": _on("driver", partial(link, "driver")),
-    "driver-block": _on("driver", partial(link_in_block, "driver")),
-    "driver-refused": _on("driver", partial(refused, "driver")),
-    "driver-dropped": _on("driver", partial(dropped, "driver")),
-    "driver-first": _on("driver", partial(link_in_block, "driver"), forget),
+    **{
+        f"{backend}{name}": _on(backend, partial(run, backend), *begin)
+        for backend in _BACKENDS
+        for name, (run, *begin) in _LINKS.items()
+    },
     "driver-contexts": _on("driver", other_context),
     "contained": _contained(link_in_block, forget),
     "contained-refused": _contained(refused),
     "contained-dropped": _contained(dropped),
-    "program": (compile_program, compile_program, _nothing),
-    "object-codes": (load_codes, load_codes, _nothing),
+    "program": (compile_program, compile_program),
+    "object-codes": (load_codes, load_codes),
     "faking": _on("driver", fake),
     "steering": _on("driver", steer),
     "postponed": _on("driver", postpone),
@@ -583,18 +556,18 @@ SCENARIOS: dict[str, _Parts] = {
     "force_backend": _on("driver", fixture_force_backend),
     "violations": _on("driver", watch_violations),
     "guard": _on("nvjitlink", guard),
-    "records": (write_records, check_records, _nothing),
+    "records": (write_records, check_records),
     "report": (write_report, check_report, begin_report),
-    "lock": (hold_lock, check_lock, _nothing),
-    "preload": (load_before, partial(next_link, "nvjitlink"), _nothing),
-    "cover": (cover, check_cover, _nothing),
-    "toolchains": (add_toolchain, check_toolchain, _nothing),
-}  # fmt: skip
+    "lock": (hold_lock, check_lock),
+    "preload": _on("nvjitlink", load_before),
+    "cover": (cover, check_cover),
+    "toolchains": (add_toolchain, add_toolchain),
+}
 
 
 def begin() -> None:
     """Initialize the driver, for `look`."""
-    assert not _cuda().cuInit(0)
+    _driver().must("cuInit", 0)
 
 
 def watch() -> None:
@@ -609,7 +582,7 @@ def watch() -> None:
 def walk_of(name: str) -> Iterator[Walk]:
     """Return the walk over a scenario, in a process on an emulated driver."""
     global _FOLDER  # noqa: PLW0603 (one walk in each process)
-    run, check, prepare = SCENARIOS[name]
+    run, check, *prepare = SCENARIOS[name]
     watch()
     sys.unraisablehook = lambda _found: None
     looks: Callable[[], dict[str, object]] = look
@@ -620,4 +593,4 @@ def walk_of(name: str) -> Iterator[Walk]:
         _FOLDER = Path(folder)
         if name == "toolchains":
             looks = partial(look, _FOLDER)
-        yield Walk(run, looks, check, prepare, repair)
+        yield Walk(run, looks, check, *prepare, repair=repair)
