@@ -10,6 +10,7 @@ Exit code 1: an environment in which something fails and nothing is red, or one 
 import argparse
 import datetime as dt
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -23,20 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from campaigns.environments import wheels
-from campaigns.environments.generator import (
-    CACHE,
-    CUDNN,
-    PACKAGES,
-    PARTS,
-    Recipe,
-    brings,
-    make,
-    recipe,
-    requirements,
-    used_files,
-)
-from campaigns.environments.operations import FIRST_CALL
+from . import wheels
+from .generator import CACHE, CUDNN, PACKAGES, PARTS, Recipe, brings, make, recipe, requirements, used_files
+from .operations import FIRST_CALL
 
 _OPERATIONS: Final = Path(__file__).with_name("operations.py")
 _CUBIN: Final = Path(__file__).parents[2] / "tests/data/artifacts/12.9/linked.cubin"
@@ -185,8 +175,8 @@ class Result:
 
     def __str__(self) -> str:
         wrong = "two verdicts" if self.broken == self.red else "false green" if self.broken else "false red"
-        kind = "crash" if self.crashed else wrong
-        lines = [f"{kind if not self.agrees else 'agreed'}: {self.recipe}", f"   exit codes {self.codes}"]
+        kind = "agreed" if self.agrees else "crash" if self.crashed else wrong
+        lines = [f"{kind}: {self.recipe}", f"   exit codes {self.codes}"]
         lines += [f"   failed: {name}: {text}" for name, text in self.failed.items()]
         lines += [f"   said: {text}" for text in self.said]
         lines += [f"   repaired: {text}" for text in self.repairs]
@@ -255,9 +245,7 @@ class Made:
             "bindings": "cuda-bindings" in names,
             "linker": not names.isdisjoint(PARTS["nvJitLink"]),
             "driver": self._drawn.driver,
-            "overwrites": any(
-                version in PACKAGES[name].get("overwrites", ()) for name, version in self._drawn.packages
-            ),
+            "overwrites": any(v in PACKAGES[name].get("overwrites", ()) for name, v in self._drawn.packages),
             "scratch": str(self._scratch),
             "packages": str(site),
             "cubin": str(_CUBIN),
@@ -274,14 +262,8 @@ class Made:
 
     def has(self, operation: str) -> bool:
         """Whether the file that an operation is about is in a wheel: those of CUDA 12 have none of them."""
-        wanted = {
-            "ptxas": "bin/ptxas",
-            "nvdisasm": "bin/nvdisasm",
-            "nvcc": "bin/nvcc",
-            "nvcc-cccl": "bin/nvcc",
-            "link-cudadevrt": "lib/libcudadevrt.a",
-        }
-        file = wanted.get(operation)
+        programs = {name: f"bin/{name.partition('-')[0]}" for name in ("ptxas", "nvdisasm", "nvcc", "nvcc-cccl")}
+        file = {"link-cudadevrt": "lib/libcudadevrt.a", **programs}.get(operation)
         return file is None or any(self._prefix.glob(f"lib/python*/site-packages/nvidia/*/{file}"))
 
     def repair(self, fixes: Sequence[str]) -> list[str]:
@@ -318,28 +300,19 @@ def try_one(drawn: Recipe, *, keep: bool = False, walk: bool = False) -> Result:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def campaign(
-    numbers: Sequence[int],
-    seed: int,
-    processes: int,
-    seconds: float | None = None,
-    *,
-    walk: bool = False,
-    verbose: bool = False,
-) -> list[Result]:
+def campaign(numbers: Sequence[int], options: argparse.Namespace) -> list[Result]:
     """Try the environments, as many as the time allows; print each disagreement."""
-    end = time.monotonic() + seconds if seconds else None
+    end = time.monotonic() + (options.seconds or math.inf)
 
     def judged(number: int) -> Result | None:
-        if end is not None and time.monotonic() > end:
-            return None
-        return try_one(recipe(seed, number), walk=walk)
+        late = time.monotonic() > end
+        return None if late else try_one(recipe(options.seed, number), walk=options.walk)
 
     results = []
-    with ThreadPoolExecutor(processes) as pool:
+    with ThreadPoolExecutor(options.processes) as pool:
         for result in filter(None, pool.map(judged, numbers)):
             results.append(result)
-            if verbose or not result.agrees or result.left:
+            if options.verbose or not result.agrees or result.left:
                 print(result, flush=True)
     return results
 
@@ -379,9 +352,7 @@ def main() -> int:
         return 0
     began = time.monotonic()
     numbers = range(options.first, options.first + options.environments)
-    results = campaign(
-        numbers, options.seed, options.processes, options.seconds, walk=options.walk, verbose=options.verbose
-    )
+    results = campaign(numbers, options)
     date = dt.datetime.now(tz=dt.UTC).date()
     print(f"{table(results)}\nseed {options.seed}, {date}, {time.monotonic() - began:.0f} s")
     if len(results) < len(numbers):

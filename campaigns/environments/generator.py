@@ -27,20 +27,14 @@ _SUPPORT: Final[dict[str, str]] = _DATA["support"]
 CACHE: Final = platformdirs.user_cache_path("pytest-cudalink") / "environments"
 
 #: The packages that bring a part of the toolkit: those of CUDA 13, then those of CUDA 12.
+_NAMES: Final = {
+    "nvrtc": "cuda-nvrtc", "nvJitLink": "nvjitlink", "cudart": "cuda-runtime", "cccl": "cuda-cccl",
+    "nvcc": "cuda-nvcc", "nvvm": "nvvm", "crt": "cuda-crt",  # one package of CUDA 12
+    **{name: name for name in ("nvfatbin", "cufft", "curand", "cusparse", "cusolver", "cublas")},
+}  # fmt: skip
 PARTS: Final = {
-    "nvrtc": ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"),
-    "nvJitLink": ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12"),
-    "cudart": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
-    "cccl": ("nvidia-cuda-cccl", "nvidia-cuda-cccl-cu12"),
-    "nvcc": ("nvidia-cuda-nvcc", "nvidia-cuda-nvcc-cu12"),
-    "nvvm": ("nvidia-nvvm", "nvidia-cuda-nvcc-cu12"),
-    "crt": ("nvidia-cuda-crt", "nvidia-cuda-nvcc-cu12"),
-    "nvfatbin": ("nvidia-nvfatbin", "nvidia-nvfatbin-cu12"),
-    "cufft": ("nvidia-cufft", "nvidia-cufft-cu12"),
-    "curand": ("nvidia-curand", "nvidia-curand-cu12"),
-    "cusparse": ("nvidia-cusparse", "nvidia-cusparse-cu12"),
-    "cusolver": ("nvidia-cusolver", "nvidia-cusolver-cu12"),
-    "cublas": ("nvidia-cublas", "nvidia-cublas-cu12"),
+    part: (f"nvidia-{name}", f"nvidia-{'cuda-nvcc' if part in ('nvvm', 'crt') else name}-cu12")
+    for part, name in _NAMES.items()
 }
 _CORE: Final = ("nvrtc", "nvJitLink", "cudart")
 _TOOLS: Final = ("cccl", "nvcc", "nvvm", "crt")

@@ -46,6 +46,8 @@ FIRST_CALL = {
 }
 #: The device of the emulated driver; every release knows it.
 ARCH = "90"
+#: nvJitLinkInputType.
+INPUT_PTX, INPUT_LTOIR, INPUT_LIBRARY = 2, 3, 6
 #: The answer of the emulated driver to a CUDA runtime that is new enough for it: it has no tables of the runtime.
 NOT_SUPPORTED = 801
 
@@ -56,7 +58,7 @@ class Failed(RuntimeError):  # noqa: N818 (an outcome)
 
 def expect(code: int, call: str, log: bytes = b"") -> None:
     if code:
-        raise Failed(f"{call} returns {code}: {log.decode(errors='replace').strip()[:300]}")
+        raise Failed(f"{call} returns {code}: {log.partition(bytes(1))[0].decode(errors='replace').strip()[:300]}")
 
 
 def library(name: str) -> ctypes.CDLL:
@@ -86,53 +88,43 @@ def _arguments(options: list[str]) -> ctypes.Array:
     return (ctypes.c_char_p * len(options))(*map(str.encode, options))
 
 
+def _text(lib: ctypes.CDLL, name: str, handle: ctypes.c_void_p) -> bytes:
+    """Call two functions: the one that says how much another one writes, and that one."""
+    size = ctypes.c_size_t()
+    expect(getattr(lib, f"{name}Size")(handle, ctypes.byref(size)), f"{name}Size")
+    text = ctypes.create_string_buffer(max(size.value, 1))
+    expect(getattr(lib, name)(handle, text), name)
+    return text.raw[: size.value]
+
+
 def compiled(source: str, *options: str, lto: bool = False) -> bytes:
     """Compile with NVRTC, to PTX or to LTO-IR."""
     nvrtc, program = library("nvrtc"), ctypes.c_void_p()
     expect(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None), "create")
     words = [f"--gpu-architecture=compute_{ARCH}", "--std=c++17", *(["-dlto"] if lto else []), *options]
-    code = nvrtc.nvrtcCompileProgram(program, len(words), _arguments(words))
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(max(size.value, 1))
-    nvrtc.nvrtcGetProgramLog(program, log)
-    expect(code, "nvrtcCompileProgram", log.value)
-    ask = ("nvrtcGetLTOIRSize", "nvrtcGetLTOIR") if lto else ("nvrtcGetPTXSize", "nvrtcGetPTX")
-    expect(getattr(nvrtc, ask[0])(program, ctypes.byref(size)), ask[0])
-    result = ctypes.create_string_buffer(size.value)
-    expect(getattr(nvrtc, ask[1])(program, result), ask[1])
-    return result.raw
+    if code := nvrtc.nvrtcCompileProgram(program, len(words), _arguments(words)):
+        expect(code, "nvrtcCompileProgram", _text(nvrtc, "nvrtcGetProgramLog", program))
+    return _text(nvrtc, "nvrtcGetLTOIR" if lto else "nvrtcGetPTX", program)
 
 
-def linked(image: bytes, kind: int, *options: str) -> bytes:
+def linked(image: bytes, *options: str, kind: int = INPUT_PTX, archive: bytes = b"") -> bytes:
     link, handle = library("nvJitLink"), ctypes.c_void_p()
     words = [f"-arch=sm_{ARCH}", *options]
     expect(link.nvJitLinkCreate(ctypes.byref(handle), len(words), _arguments(words)), "nvJitLinkCreate")
-    code = link.nvJitLinkAddData(handle, kind, image, ctypes.c_size_t(len(image)), b"k")
-    code = code or link.nvJitLinkComplete(handle)
-    size = ctypes.c_size_t()
-    if code:
-        link.nvJitLinkGetErrorLogSize(handle, ctypes.byref(size))
-        log = ctypes.create_string_buffer(max(size.value, 1))
-        link.nvJitLinkGetErrorLog(handle, log)
-        expect(code, "nvJitLink", log.value)
-    expect(link.nvJitLinkGetLinkedCubinSize(handle, ctypes.byref(size)), "nvJitLinkGetLinkedCubinSize")
-    result = ctypes.create_string_buffer(size.value)
-    expect(link.nvJitLinkGetLinkedCubin(handle, result), "nvJitLinkGetLinkedCubin")
-    return result.raw
+    code = 0
+    for of, data in ((INPUT_LIBRARY, archive), (kind, image)):
+        if data and not code:
+            code = link.nvJitLinkAddData(handle, of, data, ctypes.c_size_t(len(data)), b"k")
+    if code := code or link.nvJitLinkComplete(handle):
+        expect(code, "nvJitLink", _text(link, "nvJitLinkGetErrorLog", handle))
+    return _text(link, "nvJitLinkGetLinkedCubin", handle)
 
 
 def link_cudadevrt() -> None:
     """Link with the toolkit's static library, for kernels that call kernels."""
     from cuda import pathfinder
 
-    link, handle = library("nvJitLink"), ctypes.c_void_p()
-    words = [f"-arch=sm_{ARCH}"]
-    expect(link.nvJitLinkCreate(ctypes.byref(handle), len(words), _arguments(words)), "nvJitLinkCreate")
-    archive = Path(pathfinder.find_static_lib("cudadevrt")).read_bytes()
-    for kind, image in ((6, archive), (2, PTX)):  # NVJITLINK_INPUT_LIBRARY, NVJITLINK_INPUT_PTX
-        expect(link.nvJitLinkAddData(handle, kind, image, ctypes.c_size_t(len(image)), b"k"), "nvJitLinkAddData")
-    expect(link.nvJitLinkComplete(handle), "nvJitLinkComplete")
+    linked(PTX, archive=Path(pathfinder.find_static_lib("cudadevrt")).read_bytes())
 
 
 def headers(name: str) -> str:
@@ -172,11 +164,11 @@ def nvrtc_cccl() -> None:
 
 
 def link_ptx() -> None:
-    linked(compiled(KERNEL), 2)  # NVJITLINK_INPUT_PTX
+    linked(compiled(KERNEL))
 
 
 def link_ltoir() -> None:
-    linked(compiled(KERNEL, lto=True), 3, "-lto")  # NVJITLINK_INPUT_LTOIR
+    linked(compiled(KERNEL, lto=True), "-lto", kind=INPUT_LTOIR)
 
 
 def nvvm() -> None:
@@ -195,11 +187,8 @@ def nvvm() -> None:
     ).encode()
     device = Path(pathfinder.find_bitcode_lib("device")).read_bytes()
     expect(lib.nvvmCreateProgram(ctypes.byref(program)), "nvvmCreateProgram")
-    expect(lib.nvvmAddModuleToProgram(program, ir, ctypes.c_size_t(len(ir)), b"f"), "nvvmAddModuleToProgram")
-    expect(
-        lib.nvvmLazyAddModuleToProgram(program, device, ctypes.c_size_t(len(device)), b"libdevice"),
-        "nvvmLazyAddModuleToProgram",
-    )
+    for add, data in (("nvvmAddModuleToProgram", ir), ("nvvmLazyAddModuleToProgram", device)):
+        expect(getattr(lib, add)(program, data, ctypes.c_size_t(len(data)), add.encode()), add)
     words = [f"-arch=compute_{ARCH}"]
     code = lib.nvvmCompileProgram(program, len(words), _arguments(words))
     log = ctypes.create_string_buffer(4096)
@@ -327,7 +316,7 @@ def opened(pair: str) -> None:
 def links() -> None:
     """Link as cuda-core and numba-cuda do, by nvJitLink, else by the driver, and load the result."""
     try:
-        cubin = linked(PTX, 2)
+        cubin = linked(PTX)
     except (OSError, RuntimeError):
         if not PLAN["driver"]:
             raise
@@ -349,19 +338,19 @@ def numba_kernel() -> None:
         cuda.jit("(float64[:],)")(add)
     else:
         ptx, _ = cuda.compile(add, (types.float64[:],), cc=(9, 0), device=True, abi="c")
-        linked(ptx.encode(), 2)  # NVJITLINK_INPUT_PTX
+        linked(ptx.encode())
 
 
 def image() -> None:
     """Give the driver what this environment makes for it: PTX, or cubins of it, and what its nvJitLink links."""
     image_of(compiled(KERNEL))
     if PLAN["linker"]:
-        image_of(linked(compiled(KERNEL), 2))
+        image_of(linked(compiled(KERNEL)))
 
 
 def linked_image() -> None:
     """Give the driver what nvJitLink links of PTX that a program brings; the PTX for 12.2, which Python cannot call."""
-    image_of(linked(PTX, 2) if hasattr(library("nvJitLink"), "nvJitLinkCreate") else PTX)
+    image_of(linked(PTX) if hasattr(library("nvJitLink"), "nvJitLinkCreate") else PTX)
 
 
 def image_of(ptx: bytes) -> None:
@@ -372,7 +361,7 @@ def image_of(ptx: bytes) -> None:
     expect(driver.cuCtxSetCurrent(context), "cuCtxSetCurrent")
     code = driver.cuModuleLoadData(ctypes.byref(module), ptx)
     if code and PLAN["linker"] and not ptx.startswith(b"\x7fELF"):
-        code = driver.cuModuleLoadData(ctypes.byref(module), linked(ptx, 2))
+        code = driver.cuModuleLoadData(ctypes.byref(module), linked(ptx))
     expect(code, "cuModuleLoadData")
 
 
