@@ -33,7 +33,7 @@ def ptx(text: str, version: str = "9.0", target: str = "sm_90") -> bytes:
 
 MAIN, USER, NEW = sample("13.0/main.ptx"), sample("13.0/user.ptx"), sample("13.2/main.ptx")
 KERNEL = ptx(".visible .entry kernel() { ret; }")
-_CUBIN = sample("13.0/user.cubin")
+_CUBIN, _EXTERN = sample("13.0/user.cubin"), ".extern .global .u32 v;\n"
 IMAGES = {
     "main": MAIN,
     "user": USER,
@@ -64,9 +64,7 @@ IMAGES = {
     "weak": ptx(".weak .func f() { ret; }"),
     "strong": ptx(".visible .func f() { ret; }"),
     "variable": ptx(".visible .global .u32 v = 1;"),
-    "undefined-variable": ptx(
-        ".extern .global .u32 v;\n.visible .entry k() { .reg .u32 r; ld.global.u32 r, [v]; ret; }"
-    ),
+    "undefined-variable": ptx(f"{_EXTERN}.visible .entry k() {{ .reg .u32 r; ld.global.u32 r, [v]; ret; }}"),
     **{f"f{number}": ptx(f".visible .func f{number}() {{ ret; }}") for number in range(40)},
     # no images
     "empty": b"",
@@ -204,60 +202,36 @@ def read_cases() -> Iterator[tuple[str, Case]]:
 CASES = dict(read_cases())
 
 
-def case(name: str) -> Callable[[Case], Case]:
-    """Register a case under a name."""
-
-    def register(function: Case) -> Case:
-        assert name not in CASES, name
-        CASES[name] = function
-        return function
-
-    return register
+def _null(arguments: tuple[Any, ...], d: Recorder) -> None:
+    d.start()
+    d.call("cuLinkCreate_v2", *arguments)
 
 
-for _name, _arguments in {
-    "state": (0, None, None, None),
-    "keys": (1, None, (ctypes.c_uint64 * 1)(1), ctypes.byref(ctypes.c_void_p())),
-    "values": (1, (ctypes.c_int * 1)(VERBOSE), None, ctypes.byref(ctypes.c_void_p())),
-}.items():
-
-    @case(f"create/null-{_name}")
-    def _(d: Recorder, arguments: tuple[Any, ...] = _arguments) -> None:
-        d.start()
-        d.call("cuLinkCreate_v2", *arguments)
-
-
-for _name, _key in {"info": INFO, "error": ERROR}.items():
-
-    @case(f"create/{_name}-size-before-buffer")
-    def _(d: Recorder, key: int = _key, name: str = _name) -> None:
-        d.start()
-        buffer = (ctypes.c_char * 4096)()
-        state = d.create((key + 1, 4096), (key, ctypes.addressof(buffer)), (VERBOSE, 1), info=None, error=None)
-        for data in (MAIN, USER, NEW):
-            d.add(state, PTX, data)
-        d.complete(state)
-        d.emit({"call": "(slot)", f"{name}_size": state.values[0] & 0xFFFFFFFF, name: buffer.value.decode()})
-        d.destroy(state)
+def _size_before_buffer(name: str, key: int, d: Recorder) -> None:
+    d.start()
+    buffer = (ctypes.c_char * 4096)()
+    state = d.create((key + 1, 4096), (key, ctypes.addressof(buffer)), (VERBOSE, 1), info=None, error=None)
+    for data in (MAIN, USER, NEW):
+        d.add(state, PTX, data)
+    d.complete(state)
+    d.emit({"call": "(slot)", f"{name}_size": state.values[0] & 0xFFFFFFFF, name: buffer.value.decode()})
+    d.destroy(state)
 
 
-@case("add/option-arrays-null")
-def _(d: Recorder) -> None:
+def _option_arrays_null(d: Recorder) -> None:
     d.start()
     state = d.create()
     d.call("cuLinkAddData_v2", state.handle, PTX, KERNEL + b"\0", ctypes.c_size_t(len(KERNEL) + 1), b"k", 1, None, None)
     d.destroy(state)
 
 
-@case("later/undefined-on-another-thread")
-def _(d: Recorder) -> None:
+def _later(d: Recorder) -> None:
     perform("link ptx:new", d)
     d.in_thread(lambda: perform("link ptx:main", d))
     d.link((PTX, MAIN))
 
 
-@case("order/two-states-in-turn")
-def _(d: Recorder) -> None:
+def _two_states_in_turn(d: Recorder) -> None:
     d.start()
     first, second = d.create(), d.create()
     for state, data in ((first, MAIN), (second, NEW), (first, USER), (second, KERNEL)):
@@ -268,8 +242,7 @@ def _(d: Recorder) -> None:
     d.destroy(second)
 
 
-@case("context/another-thread")
-def _(d: Recorder) -> None:
+def _another_thread(d: Recorder) -> None:
     d.start()
     state = d.create()
 
@@ -279,3 +252,17 @@ def _(d: Recorder) -> None:
         d.destroy(state)
 
     d.in_thread(elsewhere)
+
+
+_OUT = ctypes.byref(ctypes.c_void_p())
+CASES |= {
+    "create/null-state": partial(_null, (0, None, None, None)),
+    "create/null-keys": partial(_null, (1, None, (ctypes.c_uint64 * 1)(1), _OUT)),
+    "create/null-values": partial(_null, (1, (ctypes.c_int * 1)(VERBOSE), None, _OUT)),
+    "create/info-size-before-buffer": partial(_size_before_buffer, "info", INFO),
+    "create/error-size-before-buffer": partial(_size_before_buffer, "error", ERROR),
+    "add/option-arrays-null": _option_arrays_null,
+    "later/undefined-on-another-thread": _later,
+    "order/two-states-in-turn": _two_states_in_turn,
+    "context/another-thread": _another_thread,
+}

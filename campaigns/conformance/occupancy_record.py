@@ -1,6 +1,6 @@
 """Record what a driver answers about the occupancy of many kernels.
 
-    python3 campaigns/conformance/occupancy_record.py OUT.json [LIBCUDA]
+    python3 -m campaigns.conformance.occupancy_record OUT.json [LIBCUDA]
 
 Standard library only. The kernels are PTX text that the driver compiles; they differ in registers, static shared
 memory, local memory, launch bounds and clusters. Every kernel is asked the same questions in the same order, so the
@@ -13,11 +13,13 @@ import os
 import random
 import sys
 import time
-from ctypes import byref, c_int, c_size_t, c_uint, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from campaigns.driver import Driver
 
 #: CUfunction_attribute: max threads, shared, const, local, registers, max dynamic shared, carve-out, cluster must be
 #: set, cluster width, non-portable cluster size allowed.
@@ -115,12 +117,8 @@ class _Attribute(ctypes.Structure):
 
 class _Config(ctypes.Structure):
     _fields_ = (
-        ("grid", c_uint * 3),
-        ("block", c_uint * 3),
-        ("shared", c_uint),
-        ("stream", c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", c_uint),
+        *(("grid", c_uint * 3), ("block", c_uint * 3), ("shared", c_uint), ("stream", c_void_p)),
+        *(("attributes", ctypes.POINTER(_Attribute)), ("count", c_uint)),
     )
 
 
@@ -136,67 +134,58 @@ def _config(width: int, block: int, shared: int) -> _Config:
     return config
 
 
-def _answer(cuda: Any, function: c_void_p, question: tuple[Any, ...]) -> list[int]:
+def _answer(driver: Driver, function: int, question: tuple[Any, ...]) -> list[int]:
     """The code of one question, and the answer where the code is 0."""
     kind, *numbers = question
-    integer, other, size = c_int(), c_int(), c_size_t()
-    if kind in ("active", "flags"):
-        block, shared, *flags = numbers
-        name = "cuOccupancyMaxActiveBlocksPerMultiprocessor" + ("WithFlags" if flags else "")
-        code, values = getattr(cuda, name)(byref(integer), function, block, c_size_t(shared), *flags), [integer]
-    elif kind == "available":
-        code, values = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), function, *numbers), [size]
-    elif kind in ("potential", "callback"):
+    values = [c_uint64() for _ in range({"set": 0, "cache": 0, "potential": 2, "callback": 2}.get(kind, 1))]
+    if kind in ("potential", "callback"):
         first, limit = numbers
         callback = _SharedOfBlock(lambda block: block * first) if kind == "callback" else _SharedOfBlock()
-        shared = c_size_t(0 if kind == "callback" else first)
-        code = cuda.cuOccupancyMaxPotentialBlockSize(byref(integer), byref(other), function, callback, shared, limit)
-        values = [integer, other]
-    elif kind in ("set", "cache"):
-        name = "cuFuncSetAttribute" if kind == "set" else "cuFuncSetCacheConfig"
-        code, values = getattr(cuda, name)(function, *numbers), []
-    else:
-        name = "cuOccupancyMaxPotentialClusterSize" if kind == "cluster-size" else "cuOccupancyMaxActiveClusters"
-        config = _config(*(0, *numbers)[-3:])
-        code, values = getattr(cuda, name)(byref(integer), function, byref(config)), [integer]
-    return [code, *([] if code else [each.value for each in values])]
+        numbers = [callback, 0 if kind == "callback" else first, limit]
+    elif kind in ("cluster-size", "clusters"):
+        numbers = [byref(_config(*(0, *numbers)[-3:]))]
+    code = driver.do(_CALLS[kind], *map(byref, values), function, *numbers)
+    return [code, *([] if code else [value.value for value in values])]
+
+
+_CALLS = {
+    "active": "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "flags": "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+    "available": "cuOccupancyAvailableDynamicSMemPerBlock",
+    **dict.fromkeys(("potential", "callback"), "cuOccupancyMaxPotentialBlockSize"),
+    "set": "cuFuncSetAttribute",
+    "cache": "cuFuncSetCacheConfig",
+    "cluster-size": "cuOccupancyMaxPotentialClusterSize",
+    "clusters": "cuOccupancyMaxActiveClusters",
+}
 
 
 def record(library: str = "libcuda.so.1") -> dict[str, Any]:
     """Every answer of a driver."""
-    cuda = ctypes.CDLL(library)
-
-    def ok(code: int) -> None:
-        if code:
-            raise RuntimeError(f"the driver answered {code}")
-
-    context, module, version, value = c_void_p(), c_void_p(), c_int(), c_int()
-    ok(cuda.cuInit(0))
-    ok(cuda.cuDriverGetVersion(byref(version)))
-    ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
-    ok(cuda.cuCtxSetCurrent(context))
-    name = ctypes.create_string_buffer(256)
-    ok(cuda.cuDeviceGetName(name, 256, 0))
-    device = {}
-    for attribute in DEVICE_ATTRIBUTES:
-        ok(cuda.cuDeviceGetAttribute(byref(value), attribute, 0))
-        device[attribute] = value.value
+    driver, name = Driver(library), ctypes.create_string_buffer(256)
+    driver.start()
+    driver.must("cuDeviceGetName", name, 256, 0)
+    device = {attribute: _attribute(driver, "cuDeviceGetAttribute", attribute, 0) for attribute in DEVICE_ATTRIBUTES}
     arch = device[75] * 10 + device[76]
-    ok(cuda.cuModuleLoadData(byref(module), ptx(arch).encode()))
+    module = driver.made("cuModuleLoadData", ptx(arch).encode())
     answers = []
     for kernel in kernels(arch):
-        function = c_void_p()
-        ok(cuda.cuModuleGetFunction(byref(function), module, kernel.name.encode()))
-        attributes = []
-        for attribute in FUNCTION_ATTRIBUTES:
-            ok(cuda.cuFuncGetAttribute(byref(value), attribute, function))
-            attributes.append(value.value)
-        answered = [_answer(cuda, function, question) for question in questions()]
+        function = driver.made("cuModuleGetFunction", module, kernel.name.encode())
+        attributes = [_attribute(driver, "cuFuncGetAttribute", number, function) for number in FUNCTION_ATTRIBUTES]
+        answered = [_answer(driver, function, question) for question in questions()]
         answers.append({**asdict(kernel), "attributes": attributes, "answers": answered})
-    return {"driver": version.value, "device": name.value.decode(), "attributes": device, "kernels": answers}
+    version = driver.made("cuDriverGetVersion")
+    return {"driver": version, "device": name.value.decode(), "attributes": device, "kernels": answers}
 
 
-def main() -> int:
+def _attribute(driver: Driver, call: str, number: int, handle: int) -> int:
+    """An attribute, which may be negative."""
+    value = c_int()
+    driver.must(call, byref(value), number, handle)
+    return value.value
+
+
+def main() -> None:
     """Record to the file that is named first."""
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     began = time.monotonic()
@@ -206,8 +195,7 @@ def main() -> int:
     Path(sys.argv[1]).write_text(f'{json.dumps(head)[:-1]}, "kernels": [\n{rows}\n]}}\n', encoding="utf-8")
     count = len(recorded["kernels"])
     print(f"{count} kernels, {len(questions())} questions each, {time.monotonic() - began:.1f} s")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -53,30 +53,22 @@ def option_arrays(options: Iterable[tuple[int, int]]) -> tuple[int, Any, Any]:
     return len(pairs), keys, (ctypes.c_uint64 * size)(*(value & (1 << 64) - 1 for _, value in pairs))
 
 
-def facts_of(state: State | None) -> dict[str, Any]:
-    """What a call left behind in a state."""
-    return state.look() if state else {}
-
-
 class State:
     """A CUlinkState, the memory it points to, and how much of its logs was seen."""
 
     def __init__(self, info: int | None, error: int | None, options: Iterable[tuple[int, Any]], fill: int) -> None:
         self.handle = ctypes.c_void_p()
         self.keep: list[Any] = []
+        self.fill = bytes([fill])
         entries: list[tuple[int, int]] = []
-        self.slots: dict[str, int] = {}
-        self.buffers: dict[str, Any] = {}
+        self.logs: dict[str, tuple[int, Any]] = {}  # the place of the size among the values, and the buffer
         for name, size, key in (("info", info, INFO), ("error", error, ERROR)):
-            if size is None:
-                continue
-            buffer = (ctypes.c_char * max(size, 8))(*([bytes([fill])] * max(size, 8)))
-            self.buffers[name] = buffer
-            self.slots[name] = len(entries) + 1
-            entries += [(key, ctypes.addressof(buffer)), (key + 1, size)]
+            if size is not None:
+                buffer = (ctypes.c_char * max(size, 8))(*[self.fill] * max(size, 8))
+                self.logs[name] = len(entries) + 1, buffer
+                entries += [(key, ctypes.addressof(buffer)), (key + 1, size)]
         entries += [(key, self._pointer(value)) for key, value in options]
         self.count, self.keys, self.values = option_arrays(entries)
-        self.fill = bytes([fill])
 
     def _pointer(self, value: Any) -> int:
         if isinstance(value, int):
@@ -88,21 +80,19 @@ class State:
     def look(self) -> dict[str, Any]:
         """Both size slots and the text in front of the first untouched byte."""
         seen: dict[str, Any] = {}
-        for name, slot in self.slots.items():
+        for name, (slot, buffer) in self.logs.items():
             seen[f"{name}_size"] = self.values[slot] & 0xFFFFFFFF
-            text = bytes(self.buffers[name].raw).rstrip(self.fill)
+            text = bytes(buffer.raw).rstrip(self.fill)
             seen[name] = text.split(b"\0", 1)[0].decode("utf-8", "replace")
             seen[f"{name}_nul"] = b"\0" in text
         return seen
 
 
 class Recorder:
-    """One case's hands on the library; every method appends a row."""
+    """One case's hands on the library; every method emits a row."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self.library = library
-        self.rows: list[dict[str, Any]] = []
-        self.emit: Callable[[dict[str, Any]], None] = self.rows.append
+    def __init__(self, library: ctypes.CDLL, emit: Callable[[dict[str, Any]], None]) -> None:
+        self.library, self.emit = library, emit
 
     def start(self) -> None:
         """Initialize and make the primary context of device 0 current, without a row."""
@@ -111,11 +101,10 @@ class Recorder:
         self.library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
         self.library.cuCtxSetCurrent(context)
 
-    def call(self, function: str, *arguments: Any) -> int:
-        """Any function; the row has its result only."""
+    def call(self, function: str, *arguments: Any, state: State | None = None) -> None:
+        """Any function; the row has its result, and what it left behind in a state."""
         code = getattr(self.library, function)(*arguments)
-        self.emit({"call": function, "code": code})
-        return code
+        self.emit({"call": function, "code": code, **(state.look() if state else {})})
 
     def create(
         self,
@@ -142,7 +131,7 @@ class Recorder:
         terminate: bool = True,
         function: str = "cuLinkAddData_v2",
         guarded: bool = False,
-    ) -> int:
+    ) -> None:
         """Add bytes; PTX and text get their NUL unless told otherwise.
 
         With `guarded` they end where a page without access begins, so that what a driver reads behind them is a crash
@@ -150,49 +139,28 @@ class Recorder:
         """
         if data is not None and kind == PTX and terminate:
             data += b"\0"
-        count, keys, values = option_arrays(options)
-        handle = state.handle if state else None
-        code = getattr(self.library, function)(
-            handle,
-            ctypes.c_int(kind),
-            ctypes.c_void_p(before_guard_page(data)) if guarded and data is not None else data,
-            ctypes.c_size_t(len(data or b"") if size is None else size),
-            name.encode() if name is not None else None,
-            ctypes.c_uint(count),
-            keys,
-            values,
-        )
-        self.emit({"call": function, "code": code, **facts_of(state)})
-        return code
+        given = ctypes.c_void_p(before_guard_page(data)) if guarded and data is not None else data
+        length = ctypes.c_size_t(len(data or b"") if size is None else size)
+        text = name.encode() if name is not None else None
+        self.call(function, state and state.handle, kind, given, length, text, *option_arrays(options), state=state)
 
-    def add_file(
-        self, state: State | None, kind: int, path: str | None, options: Iterable[tuple[int, int]] = ()
-    ) -> int:
-        count, keys, values = option_arrays(options)
-        handle = state.handle if state else None
+    def add_file(self, state: State | None, kind: int, path: str | None) -> None:
         text = path.encode() if path is not None else None
-        code = self.library.cuLinkAddFile_v2(handle, ctypes.c_int(kind), text, ctypes.c_uint(count), keys, values)
-        self.emit({"call": "cuLinkAddFile_v2", "code": code, **facts_of(state)})
-        return code
+        self.call("cuLinkAddFile_v2", state and state.handle, kind, text, *option_arrays(()), state=state)
 
-    def complete(self, state: State | None, image: bool = True, size: bool = True) -> int:
+    def complete(self, state: State | None, image: bool = True, size: bool = True) -> None:
         """Complete; the row says what the image is."""
         pointer, length = ctypes.c_void_p(), ctypes.c_size_t()
-        handle = state.handle if state else None
-        code = self.library.cuLinkComplete(
-            handle, ctypes.byref(pointer) if image else None, ctypes.byref(length) if size else None
-        )
+        to, written = ctypes.byref(pointer) if image else None, ctypes.byref(length) if size else None
+        code = self.library.cuLinkComplete(state and state.handle, to, written)
         row = {"call": "cuLinkComplete", "code": code, "image": bool(pointer.value), "size": length.value}
         if pointer.value and length.value:
             row.update(facts(ctypes.string_at(pointer.value, length.value)))
-        self.emit({**row, **facts_of(state)})
-        return code
+        self.emit({**row, **(state.look() if state else {})})
 
-    def destroy(self, state: State | None) -> int:
+    def destroy(self, state: State | None) -> None:
         """Destroy; the logs are looked at once more."""
-        code = self.library.cuLinkDestroy(state.handle if state else None)
-        self.emit({"call": "cuLinkDestroy", "code": code, **facts_of(state)})
-        return code
+        self.call("cuLinkDestroy", state and state.handle, state=state)
 
     def link(self, *inputs: tuple[int, bytes], options: Iterable[tuple[int, Any]] = (), **keywords: Any) -> State:
         """Create, add, complete, destroy."""
@@ -232,15 +200,12 @@ def run_case(library: ctypes.CDLL, case: Callable[[Recorder], None], seconds: in
         os.close(reading)
         signal.alarm(seconds)
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
-            recorder = Recorder(library)
 
             def emit(row: dict[str, Any]) -> None:
-                pipe.write(json.dumps(row) + "\n")
-                pipe.flush()
+                print(json.dumps(row), file=pipe, flush=True)
 
-            recorder.emit = emit
             try:
-                case(recorder)
+                case(Recorder(library, emit))
             except Exception as error:  # noqa: BLE001 (whatever it is belongs into the recording)
                 emit({"call": "(case)", "error": repr(error)})
         os._exit(0)

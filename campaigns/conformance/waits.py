@@ -13,13 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS
+from campaigns.hardware.waits import LOADING, MEMORY, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, STREAMS, question_of
 from campaigns.recording import load, save
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator import no_wait
 
 RECORDED: Final = Path(__file__).parent / "recorded"
-_MEMORY: Final = ("pageable", "pinned", "managed", "device")
 _LIMITS: Final = {
     "stack": "CU_LIMIT_STACK_SIZE",
     "printf": "CU_LIMIT_PRINTF_FIFO_SIZE",
@@ -37,7 +36,6 @@ _HOLDS_UP: Final = {
 }
 #: How an answer begins that is none.
 _NOT_ASKED: Final = ("cannot be asked", "hangs", "ends its process")
-_OF_CONTEXT: Final = ("blocking", "non-blocking", "legacy", "per-thread", "per-thread of another thread")
 
 Row = dict[str, Any]
 
@@ -70,13 +68,13 @@ def facts(call: str, question: str) -> dict[str, Any]:
     sizes = [int(word) for word in words if word.isdigit()]
     facts |= {"size": sizes[0]} if sizes else {}
     if call.startswith("cuMemcpy"):
-        kinds = [word for word in words if word in _MEMORY]
+        kinds = [word for word in words if word in MEMORY]
         if len(kinds) == 1:  # the other side is an array
             kinds = [kinds[0], "device"] if "HtoA" in call else ["device", kinds[0]]
         facts |= dict(zip(("source", "to"), kinds or ["device", "device"], strict=True))
     elif "pool" in words:
         facts["memory"] = "pool"
-    elif words and words[0] in _MEMORY:
+    elif words and words[0] in MEMORY:
         facts["memory"] = words[0]
     elif call in ("cuMemFreeHost", "cuMemHostUnregister"):
         facts["memory"] = "pinned"
@@ -93,18 +91,14 @@ def applies(row: no_wait.Wait, call: str, facts: Mapping[str, Any], loading: str
     bytes, ``limit`` that it changes, ``first``, ``sync_memops``.
     `loading`: ``"lazy"`` or ``"eager"``.
     """
-    return (
-        no_wait.base_of(call) in row.calls
-        and row.loading in ("", loading)
-        and all(
-            facts.get("size", 0) > value
-            if name == "larger_than"
-            else facts.get(name) in value
-            if isinstance(value, tuple)
-            else facts.get(name) == value
-            for name, value in row.given.items()
-        )
-    )
+
+    def holds(name: str, value: Any) -> bool:
+        if name == "larger_than":
+            return bool(facts.get("size", 0) > value)
+        return facts.get(name) in (value if isinstance(value, tuple) else (value,))
+
+    given = all(holds(*condition) for condition in row.given.items())
+    return given and no_wait.base_of(call) in row.calls and row.loading in ("", loading)
 
 
 def row_of(call: str, facts: Mapping[str, Any], loading: str = "lazy") -> no_wait.Wait | None:
@@ -122,7 +116,7 @@ def reaches(waits_for: str, stream: str, place: str) -> bool:
     if waits_for == "device":
         return True
     if waits_for == "context":
-        return place == "same" or place in _OF_CONTEXT
+        return place in ("same", *STREAMS, "per-thread of another thread")
     if waits_for == "legacy":
         return place == "legacy" or place in _HOLDS_UP["legacy"]
     # what an event records is what is in front of it in its stream
@@ -145,8 +139,7 @@ def said(kind: str, row: Row, loading: str) -> Any:
     """What the table says to a row, None if it says nothing of such."""
     stream, place = row.get("stream", ""), row.get("place", "")
     if kind == "one":
-        waiting = _waiting(f"{row['call']} {row['given']}".strip(), stream, place, loading)
-        return "waits" if waiting else "returns"
+        return "waits" if _waiting(question_of(row), stream, place, loading) else "returns"
     if kind == "held":
         waiting = _waiting(row["waiting"], stream, place, loading)
         if waiting is None:
@@ -155,12 +148,11 @@ def said(kind: str, row: Row, loading: str) -> Any:
             place = "another context"
         elif place.partition(", ")[0] == "same":
             place = stream
-        other = f"{row['call']} {row['given']}".strip()
         second = row.get("second", "non-blocking")
         elsewhere = second == "another context"
         if elsewhere:
             second, place = "non-blocking", "another context"
-        alone = _waiting(other, second, place, loading)
+        alone = _waiting(question_of(row), second, place, loading)
         return "held" if alone or (not elsewhere and _holds_up(waiting, row, second)) else "free"
     if kind == "limit":
         return _limit(row, loading)
@@ -172,7 +164,7 @@ def _holds_up(waiting: no_wait.Wait, row: Row, second: str) -> bool:
     locks, call = read_table("emulator/waits.toml")["locks"], no_wait.base_of(row["call"])
     submits = call in locks["submission"]
     from_legacy = waiting.waits_for == "stream" and row["stream"] == "legacy"
-    in_legacy = second == "legacy" and QUESTIONS[f"{row['call']} {row['given']}".strip()].in_stream
+    in_legacy = second == "legacy" and QUESTIONS[question_of(row)].in_stream
     looks = submits and "context" in waiting.holds and (from_legacy or in_legacy)
     return looks or any(call in locks[lock] for lock in waiting.holds)
 
@@ -236,7 +228,7 @@ def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
     slow, alone = set(), {}
     for kind, row in by_key.values():
         if kind == "one":
-            question = f"{row['call']} {row['given']}".strip()
+            question = question_of(row)
             alone[question, row["stream"], row["place"]] = answers(row)
             if row["place"] == "none" and question != OWN_GATE and set(answers(row).values()) != {"returns"}:
                 slow.add(question)
@@ -246,7 +238,7 @@ def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
             stream = row["stream"] if QUESTIONS[row["waiting"]].in_stream else ""
             place = row["place"].partition(", ")[0]
             kept[kind].append(_settled(row, alone.get((row["waiting"], stream, place), {})))
-        elif kind != "one" or f"{row['call']} {row['given']}".strip() not in slow:
+        elif kind != "one" or question_of(row) not in slow:
             kept[kind].append(row)
     about = {**recordings[0]["about"], "counts": {"rows": sum(map(len, kept.values()))}}
     about["seconds"] = round(sum(recording["about"]["seconds"] for recording in recordings), 1)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from campaigns.conformance import waits
-from campaigns.hardware.waits import GROUPS, MOST, OWN_GATE, QUESTIONS, Question, copy
+from campaigns.hardware.waits import GROUPS, MOST, OWN_GATE, QUESTIONS, Question, copy, question_of
 from pytest_cudalink.emulator import no_wait
 from pytest_cudalink.emulator.no_wait import Wait
 
@@ -29,6 +29,17 @@ def name_of(call: str) -> str:
     return call.partition("_v")[0]
 
 
+def shown(call: str, words: str = "") -> str:
+    """A call, with what it was asked with."""
+    return f"`{name_of(call)}`" + (f" ({words})" if words else "")
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, *rows)).replace(
+        "\n", f"\n|{'---|' * len(head)}\n", 1
+    )
+
+
 def listed(calls: Iterable[str]) -> str:
     """Names of calls, each once."""
     return ", ".join(f"`{name}`" for name in dict.fromkeys(map(name_of, calls)))
@@ -45,38 +56,30 @@ def conditions_of(question: Question) -> str:
 def asking() -> dict[str, dict[str, bool]]:
     """Whether each question waits anywhere, by loading."""
     by_name: dict[str, dict[str, bool]] = {}
-    for recording in waits.recorded().values():
-        for kind, row in waits.rows(recording):
-            if kind == "one":
-                name = f"{row['call']} {row['given']}".strip()
-                for loading, answer in waits.answers(row).items():
-                    before = by_name.setdefault(name, {})
-                    before[loading] = before.get(loading, False) or answer == "waits"
+    for kind, row in (pair for recording in waits.recorded().values() for pair in waits.rows(recording)):
+        if kind == "one":
+            before = by_name.setdefault(question_of(row), {})
+            for loading, answer in waits.answers(row).items():
+                before[loading] = before.get(loading, False) or answer == "waits"
     return by_name
 
 
 def waiting() -> Iterator[tuple[Wait, list[Question]]]:
     """Rows of the table, each with the questions that wait by it."""
-    by_row: dict[int, list[Question]] = {}
-    for name, by_loading in asking().items():
-        question = QUESTIONS[name]
-        for loading, waits_there in by_loading.items():
-            facts = waits.facts(question.call, question.given)
-            row = waits.row_of(question.call, facts, loading.lower()) if waits_there else None
-            if row:
-                by_row.setdefault(no_wait.waits().index(row), []).append(question)
+    asked = [(QUESTIONS[name], loading) for name, ways in asking().items() for loading, does in ways.items() if does]
     for kind, limit in waits.rows(waits.recorded()[H100]):
         if kind == "limit" and any(isinstance(answer, int) for answer in waits.answers(limit).values()):
-            question = copy(limit["name"], limit["to"], limit["source"], MOST)
-            row = waits.row_of(question.call, waits.facts(question.call, question.given))
-            if row:
-                by_row.setdefault(no_wait.waits().index(row), []).append(question)
+            asked.append((copy(limit["name"], limit["to"], limit["source"], MOST), "lazy"))
+    by_row: dict[int, list[Question]] = {}
+    for question, loading in asked:
+        if row := waits.row_of(question.call, waits.facts(question.call, question.given), loading.lower()):
+            by_row.setdefault(no_wait.waits().index(row), []).append(question)
     for number, questions in sorted(by_row.items()):
         yield no_wait.waits()[number], questions
 
 
 def _waiting() -> str:
-    lines = ["| call | asked with | waits for | CUDA's documentation | instead |", "|---|---|---|---|---|"]
+    rows = []
     for row, questions in waiting():
         given = dict.fromkeys(filter(None, map(conditions_of, questions)))
         words = [*given, *([f"{row.loading} loading"] if row.loading else [])]
@@ -85,9 +88,8 @@ def _waiting() -> str:
         source = "" if row.source == DOCUMENTED else f" ({row.source})"
         promised = f"{row.promised}{source}" if row.promised else "nothing"
         calls = listed(question.call for question in questions)
-        cells = [calls, "; ".join(words), WAITS_FOR[row.waits_for], promised, instead(row, questions)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append([calls, "; ".join(words), WAITS_FOR[row.waits_for], promised, instead(row, questions)])
+    return table(["call", "asked with", "waits for", "CUDA's documentation", "instead"], rows)
 
 
 def instead(row: Wait, questions: list[Question]) -> str:
@@ -95,20 +97,19 @@ def instead(row: Wait, questions: list[Question]) -> str:
     if row.instead != "{}Async":
         earlier = ", earlier" if waits.row_of(row.instead, {"first": True}) else ""
         return listed(filter(None, [row.instead])) + earlier
-    free = [
-        conditions_of(question)
-        for question in questions
-        if not waits.row_of(row.instead_of(question.call), waits.facts(question.call, question.given))
-        and not waits.row_of(f"{row.instead_of(question.call)}_v2", waits.facts(question.call, question.given))
-    ]
+
+    def waits_too(question: Question) -> bool:
+        given = waits.facts(question.call, question.given)
+        return any(waits.row_of(f"{row.instead_of(question.call)}{suffix}", given) for suffix in ("", "_v2"))
+
+    free = [conditions_of(question) for question in questions if not waits_too(question)]
     if not free:
         return ""
     return "the same with `Async`" + (f" for {'; '.join(dict.fromkeys(free))}" if len(free) < len(questions) else "")
 
 
 def _returning() -> str:
-    lines = ["| | call |", "|---|---|"]
-    answers = asking()
+    rows, answers = [], asking()
     sometimes = {QUESTIONS[name].call for name, by_loading in answers.items() if any(by_loading.values())}
     for group, questions in GROUPS.items():
         calls: dict[str, list[str]] = {}
@@ -116,20 +117,16 @@ def _returning() -> str:
             if not any(answers.get(question.name, {"": True}).values()):
                 with_it = conditions_of(question) if question.call in sometimes else ""
                 calls.setdefault(name_of(question.call), []).append(with_it)
-        shown = []
-        for call, given in calls.items():
-            words = "; ".join(dict.fromkeys(filter(None, given)))
-            shown.append(f"`{call}`" + (f" ({words})" if words else ""))
-        if shown:
-            lines.append(f"| {group} | {', '.join(shown)} |")
-    return "\n".join(lines)
+        if calls:
+            words = {call: "; ".join(dict.fromkeys(filter(None, given))) for call, given in calls.items()}
+            rows.append([group, ", ".join(shown(*call) for call in words.items())])
+    return table(["", "call"], rows)
 
 
 def held() -> dict[tuple[str, ...], list[str]]:
     """The waiting calls by the calls that they hold up, as the H100 has it under lazy loading."""
     by_way: dict[str, list[str]] = {}
-    recording = waits.recorded()[H100]
-    for kind, row in waits.rows(recording):
+    for kind, row in waits.rows(waits.recorded()[H100]):
         answer = waits.answers(row).get("LAZY") if kind == "held" else None
         if answer in ("held", "free"):
             calls = by_way.setdefault(row["waiting"], [])
@@ -143,63 +140,51 @@ def held() -> dict[tuple[str, ...], list[str]]:
 
 
 def _held() -> str:
-    lines = ["| while this waits | these calls of other threads wait, too |", "|---|---|"]
+    rows: list[list[str]] = []
     every: set[str] = set()
     sometimes = {question.call for _, questions in waiting() for question in questions}
     for calls, names in sorted(held().items(), key=lambda pair: -len(pair[0])):
         every |= set(calls)
-        shown = []
-        for name in dict.fromkeys(names):
-            question = QUESTIONS[name]
-            given = conditions_of(question)
-            shown.append(f"`{name_of(question.call)}`" + (f" ({given})" if given else ""))
-        lines.append(f"| {', '.join(dict.fromkeys(shown))} | {listed(calls) or 'none that was asked'} |")
-    recording = waits.recorded()[H100]
+        texts = [shown(QUESTIONS[name].call, conditions_of(QUESTIONS[name])) for name in names]
+        rows.append([", ".join(dict.fromkeys(texts)), listed(calls) or "none that was asked"])
     free = {
-        f"`{name_of(row['call'])}`" + (f" ({row['given']})" if row["call"] in sometimes and row["given"] else "")
-        for kind, row in waits.rows(recording)
+        shown(row["call"], row["given"] if row["call"] in sometimes else "")
+        for kind, row in waits.rows(waits.recorded()[H100])
         if kind == "held" and name_of(row["call"]) not in every
     }
-    return "\n".join([*lines, "", f"None of them holds up {', '.join(sorted(free))}."])
+    lines = table(["while this waits", "these calls of other threads wait, too"], rows)
+    return f"{lines}\n\nNone of them holds up {', '.join(sorted(free))}."
 
 
 def _limits() -> str:
     recording = waits.recorded()[H100]
-    copies: dict[str, list[str]] = {}
+    copies: dict[tuple[str, str], list[str]] = {}
     for row in recording["limit"]:
         (answer,) = set(waits.answers(row).values())
         if row["place"] == "same" or "Async" not in row["name"]:
             said = f"more than {answer - 1:,} bytes" if isinstance(answer, int) else "every size"
-            copies.setdefault(f"| `{row['name']}` | {said} |", []).append(f"{row['source']} to {row['to']}")
-    lines = ["| copy | waits | of memory |", "|---|---|---|"]
-    lines += [f"{start} {', '.join(kinds)} |" for start, kinds in copies.items()]
-    lines += ["", "| call | so many return behind a gate before one waits |", "|---|---|"]
+            copies.setdefault((f"`{row['name']}`", said), []).append(f"{row['source']} to {row['to']}")
+    depths = []
     for row in recording["depth"]:
         counts = [answer[0] for way in (row.get("answers") or {"": [row["answer"]]}).values() for answer in way]
         question = QUESTIONS[row["name"]]
-        words = f" ({question.given})" if question.given else ""
-        shown = [f"{count:,}" if isinstance(count, int) else "all of 8,192" for count in dict.fromkeys(counts)]
-        lines.append(f"| `{name_of(question.call)}`{words} | {' or '.join(shown)} |")
-    return "\n".join(lines)
+        room = [f"{count:,}" if isinstance(count, int) else "all of 8,192" for count in dict.fromkeys(counts)]
+        depths.append([shown(question.call, question.given), " or ".join(room)])
+    limits = table(["copy", "waits", "of memory"], [[*start, ", ".join(kinds)] for start, kinds in copies.items()])
+    return f"{limits}\n\n{table(['call', 'so many return behind a gate before one waits'], depths)}"
 
 
 def _machines() -> str:
-    lines = ["| device | driver | answers | rows that agree with the table |", "|---|---|---|---|"]
+    rows = []
     for device, recording in waits.recorded().items():
         release = re.findall(r"[\d.]{6,}", recording["about"]["kernel module"])[0]
-        tally = waits.compare(recording)
-        equal = f"{tally.equal:,} of {tally.total:,}"
-        lines.append(f"| {device} | {release} | {sum(1 for _ in waits.rows(recording)):,} | {equal} |")
-    return "\n".join(lines)
+        tally, answers = waits.compare(recording), sum(1 for _ in waits.rows(recording))
+        rows.append([device, release, f"{answers:,}", f"{tally.equal:,} of {tally.total:,}"])
+    return table(["device", "driver", "answers", "rows that agree with the table"], rows)
 
 
 @cache
 def blocks() -> dict[str, str]:
     """The texts by name."""
-    return {
-        "waiting": _waiting(),
-        "returning": _returning(),
-        "held": _held(),
-        "limits": _limits(),
-        "machines": _machines(),
-    }
+    made = (_waiting, _returning, _held, _limits, _machines)
+    return {text.__name__.removeprefix("_"): text() for text in made}

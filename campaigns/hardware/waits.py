@@ -835,9 +835,14 @@ NAMES = {
 }
 
 
+def question_of(row: dict[str, Any]) -> str:
+    """The name of the question of a row of a recording."""
+    return f"{row['call']} {row['given']}".strip() if "call" in row else str(row["name"])
+
+
 def item_of(kind: str, row: dict[str, Any]) -> Item:
     """The words of a row of a recording, by which it is asked again."""
-    name = f"{row['call']} {row['given']}".strip() if "call" in row else row["name"]
+    name = question_of(row)
     return kind, *(name if word == "name" else row[word] for word in NAMES[kind] if word in row or word == "name")
 
 

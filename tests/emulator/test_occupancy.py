@@ -38,8 +38,7 @@ def test_as_recorded(on_driver, tmp_path, recording: Path) -> None:
     recorded = json.loads(recording.read_text(encoding="utf-8"))
     arch = recorded["attributes"]["75"] * 10 + recorded["attributes"]["76"]
     out = tmp_path / "answers.json"
-    program = HERE.parents[1] / "campaigns" / "conformance" / "occupancy_record.py"
-    done = on_driver("13.0", str(program), str(out), device=f"sm_{arch}")
+    done = on_driver("13.0", "-m", "campaigns.conformance.occupancy_record", str(out), device=f"sm_{arch}")
     assert done.returncode == 0, done.stderr
     answered = json.loads(out.read_text(encoding="utf-8"))
 

@@ -25,9 +25,8 @@ def va_size(g: Generator) -> int:
 
 def va_place(g: Generator) -> Any:
     reference = g.handle("va")
-    if reference and g.wrong(0.2) and str(reference)[0] == "$":
-        return f"{reference}+{g.pick((2 * MIB, 4096, 8 * MIB))}"
-    return reference
+    moved = reference and g.wrong(0.2) and str(reference)[0] == "$"
+    return f"{reference}+{g.pick((2 * MIB, 4096, 8 * MIB))}" if moved else reference
 
 
 def vmh_like(g: Generator) -> Any:
@@ -102,9 +101,8 @@ def device_attribute(g: Generator) -> int:
 def ctx_params(g: Generator) -> Any:
     if g.chance(0.75):
         return 0
-    if g.chance(0.5):
-        return ["S", "CUctxCreateParams", {"execAffinityParams": 0}]
-    return g.value("@ctx_params_affinity")
+    without = ["S", "CUctxCreateParams", {"execAffinityParams": 0}]
+    return without if g.chance(0.5) else g.value("@ctx_params_affinity")
 
 
 def affinity(g: Generator) -> Any:
@@ -162,10 +160,8 @@ def option_values(g: Generator, name: str) -> Any:
 
 def _image_of(g: Generator) -> str:
     """The image of the module or library that the call just named."""
-    for handle in (*g.live.get("mod", ()), *g.live.get("lib", ())):
-        if handle.reference == g.call[-1]:
-            return str(handle.facts.get("image", "program"))
-    return "program"
+    handles = (*g.live.get("mod", ()), *g.live.get("lib", ()))
+    return next((str(h.facts.get("image", "program")) for h in handles if h.reference == g.call[-1]), "program")
 
 
 #: Kernels of "program" and the number of their parameters.
@@ -240,47 +236,37 @@ def _any_pointer(g: Generator) -> Any:
 
 def pointer_attribute(g: Generator) -> None:
     attribute = g.number((*range(1, 22), 2, 9, 11, 12), (0, 22, 99, -1))
-    g.push(0 if g.wrong(0.05) else _pointer_out(attribute))
-    g.push(attribute)
-    g.push(_any_pointer(g))
+    g.push(0 if g.wrong(0.05) else _pointer_out(attribute), attribute, _any_pointer(g))
 
 
 def pointer_attributes(g: Generator) -> None:
     several = [g.number((1, 2, 3, 4, 6, 8, 9, 11, 12, 13), (0, 99)) for _ in range(3)]
-    g.push(g.number((3,), (0, 1)))
-    g.push(["L", "I", several])
-    g.push(["L", "Q", [_pointer_out(argument) for argument in several]])
-    g.push(_any_pointer(g))
+    outs = [_pointer_out(argument) for argument in several]
+    g.push(g.number((3,), (0, 1)), ["L", "I", several], ["L", "Q", outs], _any_pointer(g))
 
 
 def range_attribute(g: Generator) -> None:
     attribute = g.number(range(1, 9), (0, 9, 99))
     many = attribute == 3 and g.chance(0.7)
-    g.push(["o", "i", 4] if many else ["o", "i"])
-    g.push(16 if many else g.number((4,), (0, 3, 8)))
-    g.push(attribute)
+    g.push(["o", "i", 4] if many else ["o", "i"], 16 if many else g.number((4,), (0, 3, 8)), attribute)
 
 
 def range_attributes(g: Generator) -> None:
     several = [g.number((1, 2, 4, 5, 6), (0, 9)) for _ in range(2)]
-    g.push(["L", "Q", [["o", "i"], ["o", "i"]]])
-    g.push(["L", "Q", [4, g.number((4,), (0, 3))]])
-    g.push(["L", "I", several])
-    g.push(g.number((2,), (0, 1)))
+    sizes = ["L", "Q", [4, g.number((4,), (0, 3))]]
+    g.push(["L", "Q", [["o", "i"], ["o", "i"]]], sizes, ["L", "I", several], g.number((2,), (0, 1)))
 
 
 def pool_attribute(g: Generator) -> None:
     attribute = g.number(range(1, 9), (0, 9, 10, -1))
-    g.push(attribute)
     # a current or high amount depends on what the driver keeps
-    g.push(["o", "i"] if attribute in (1, 2, 3) else ["o", "Q"])
+    g.push(attribute, ["o", "i"] if attribute in (1, 2, 3) else ["o", "Q"])
 
 
 def set_pool_attribute(g: Generator) -> None:
     attribute = g.number((1, 2, 3, 4, 4, 6, 8), (0, 5, 7, 9))
-    g.push(attribute)
     valid = (0, 65536, (1 << 64) - 1) if attribute == 4 else (0,)
-    g.push(["L", "Q", [g.pick((0, 1)) if attribute in (1, 2, 3) else g.number(valid, (1, 7))]])
+    g.push(attribute, ["L", "Q", [g.pick((0, 1)) if attribute in (1, 2, 3) else g.number(valid, (1, 7))]])
 
 
 #: Fields of the attributes of streams and kernels, and what they are set to.
@@ -297,17 +283,15 @@ _STREAM = {
 
 def stream_attribute(g: Generator) -> None:
     key = g.number((1, 3, 8, 9, 10), (0, 2, 4, 5, 99))
-    g.push(key)
     reads = [*_STREAM.get(key, _STREAM[2])]
     reads += ["accessPolicyWindow.hitProp", "accessPolicyWindow.missProp"] if key == 1 else []
-    g.push(0 if g.wrong(0.1) else ["S", "CUlaunchAttributeValue", {}, reads])
+    g.push(key, 0 if g.wrong(0.1) else ["S", "CUlaunchAttributeValue", {}, reads])
 
 
 def set_stream_attribute(g: Generator) -> None:
     key = g.number((1, 3, 8, 9, 10), (0, 2, 4, 5, 99))
     fields = {name: g.number((value, 0, 1), (7, -1)) for name, value in _STREAM.get(key, _STREAM[2]).items()}
-    g.push(key)
-    g.push(0 if g.wrong(0.1) else ["S", "CUlaunchAttributeValue", fields])
+    g.push(key, 0 if g.wrong(0.1) else ["S", "CUlaunchAttributeValue", fields])
 
 
 # copies
@@ -419,32 +403,31 @@ def view_desc(g: Generator) -> Any:
 
 def _tensor(g: Generator) -> None:
     rank = g.number((1, 2, 3), (0, 6))
-    g.push(["o", "X", 128])
-    g.push(g.number((0, 1, 2, 6, 7, 9), (13, 16, 99, -1)))
-    g.push(rank)
+    g.push(["o", "X", 128], g.number((0, 1, 2, 6, 7, 9), (13, 16, 99, -1)), rank)
     g.push(g.pointer()[0] if not g.wrong(0.2) else g.pick((0, 8, "@4")))
-    g.push(["L", "Q", [g.number((16, 64, 128), (0, 1 << 33)) for _ in range(5)]])
-    g.push(["L", "Q", [g.number((256, 1024), (0, 1, 8, 1 << 41)) for _ in range(5)]])
+    g.push(_five(g, "Q", (16, 64, 128), (0, 1 << 33)), _five(g, "Q", (256, 1024), (0, 1, 8, 1 << 41)))
+
+
+def _five(g: Generator, letter: str, valid: tuple[int, ...], invalid: tuple[int, ...]) -> Any:
+    return ["L", letter, [g.number(valid, invalid) for _ in range(5)]]
 
 
 def _tensor_end(g: Generator) -> None:
-    g.push(["L", "I", [g.number((1,), (0, 9)) for _ in range(5)]])
+    g.push(_five(g, "I", (1,), (0, 9)))
     for valid, invalid in (((0, 0, 1, 2), (3,)), ((0, 0, 1, 2, 3), (4, 9)), ((0, 1, 2, 3), (4,)), ((0, 1), (2,))):
         g.push(g.number(valid, invalid))
 
 
 def tensor_tiled(g: Generator) -> None:
     _tensor(g)
-    g.push(["L", "I", [g.number((4, 8, 16), (0, 257)) for _ in range(5)]])
+    g.push(_five(g, "I", (4, 8, 16), (0, 257)))
     _tensor_end(g)
 
 
 def tensor_im2col(g: Generator) -> None:
     _tensor(g)
-    g.push(["L", "i", [0] * 3])
-    g.push(["L", "i", [g.pick((0, -1, 1))] * 3])
-    g.push(g.number((4, 16), (0, 257)))
-    g.push(g.number((4, 16), (0, 1025)))
+    g.push(["L", "i", [0] * 3], ["L", "i", [g.pick((0, -1, 1))] * 3])
+    g.push(g.number((4, 16), (0, 257)), g.number((4, 16), (0, 1025)))
     _tensor_end(g)
 
 
@@ -518,14 +501,9 @@ def _kernel(g: Generator, prefix: str = "") -> dict[str, Any]:
 
 def parameters(g: Generator, reference: Any) -> Any:
     """What the kernel behind a handle takes."""
-    name = ""
-    for kind in ("fun", "ker"):
-        for handle in g.live.get(kind, ()):
-            if handle.reference == reference:
-                name = handle.facts.get("kernel", "")
-    if g.wrong(0.15) or not KERNELS.get(name):
-        return 0
-    return ["P", [g.pointer(("dptr",))[0], 1, 2]]
+    kernels = [handle for kind in ("fun", "ker") for handle in g.live.get(kind, ()) if handle.reference == reference]
+    name = kernels[-1].facts.get("kernel", "") if kernels else ""
+    return 0 if g.wrong(0.15) or not KERNELS.get(name) else ["P", [g.pointer(("dptr",))[0], 1, 2]]
 
 
 def kernel_params(g: Generator) -> Any:
@@ -541,19 +519,15 @@ def _alloc(g: Generator, prefix: str = "") -> dict[str, Any]:
 
 def node_and_alloc(g: Generator) -> None:
     g.make("node", 0)
-    g.push(["o", "h"])
-    g.push(g.handle("graph"))
-    g.push(deps(g))
-    g.push(deps_count(g))
+    g.push(["o", "h"], g.handle("graph"))
+    g.push(deps(g), deps_count(g))
     argument = ["S", "CUDA_MEM_ALLOC_NODE_PARAMS", _alloc(g), ["dptr:h"]]
     g.make("gptr", g.outs)
     g.push(argument)
 
 
 def graph_ptr(g: Generator) -> Any:
-    if g.live.get("gptr") and not g.wrong():
-        return g.pick(g.live["gptr"]).reference
-    return g.pointer()[0]
+    return g.pick(g.live["gptr"]).reference if g.live.get("gptr") and not g.wrong() else g.pointer()[0]
 
 
 def memop_ptr(g: Generator) -> Any:
@@ -604,16 +578,11 @@ def fun_launch(g: Generator) -> None:
     if g.chance(0.8):
         place = int(g.random.random() * 7)
         dimensions[place] = g.pick(too_many[place])
-    for argument in (reference, *dimensions):
-        g.push(argument)
+    g.push(reference, *dimensions)
 
 
 def launch_params(g: Generator) -> Any:
-    for argument in g.call:
-        values = parameters(g, argument) if isinstance(argument, str) else None
-        if values is not None:
-            return values
-    return 0
+    return next((parameters(g, argument) for argument in g.call if isinstance(argument, str)), 0)
 
 
 def launch_config(g: Generator) -> Any:
@@ -631,17 +600,14 @@ def launch_config(g: Generator) -> Any:
 def coredump(g: Generator) -> None:
     key = g.number((1, 2, 3, 4, 7), (0, 5, 6, 8, 99))
     is_text = key in (5, 6)
-    g.push(key)
-    g.push(["o", "X", 1024] if is_text else ["o", "I"] if key == 7 else ["o", "B"])
+    g.push(key, ["o", "X", 1024] if is_text else ["o", "I" if key == 7 else "B"])
     size = 1023 if is_text else 4 if key == 7 else 1
     g.push(0 if g.wrong(0.1) else ["io", "x" if is_text else "Q", g.number((size,), (0, 1, 3, 8))])
 
 
 def set_coredump(g: Generator) -> None:
     key = g.number((1, 3, 7), (0, 8, 99))
-    g.push(key)
-    g.push(["L", "Q", [0]])
-    g.push(["io", "Q", g.number((4 if key == 7 else 1,), (0, 3, 8))])
+    g.push(key, ["L", "Q", [0]], ["io", "Q", g.number((4 if key == 7 else 1,), (0, 3, 8))])
 
 
 def _resource_out(g: Generator) -> Any:
@@ -667,8 +633,6 @@ def split(g: Generator) -> None:
     else:
         several = [_resource_out(g), *(g.value("@resource") for _ in range(1, min(groups, 4)))]
         g.push(several[0] if groups == 1 else ["A", several])
-    g.push(["io", "I", min(groups, 4)])
-    g.push(source)
+    g.push(["io", "I", min(groups, 4)], source)
     g.push(0 if g.chance(0.3) else _resource_out(g))
-    g.push(g.number((0,), (1, 2, 9)))
-    g.push(g.number((8, 16, 32, 1, 64), (0, 133, 500)))
+    g.push(g.number((0,), (1, 2, 9)), g.number((8, 16, 32, 1, 64), (0, 133, 500)))

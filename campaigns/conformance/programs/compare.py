@@ -79,27 +79,19 @@ def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -
         running = []
         for job in range(processes):
             source = Path(folder) / f"{job}.in"
-            share = [
-                [
-                    seed,
-                    program,
-                    [number for number, answer in enumerate(real) if answer and answer[-1] == WAITED],
-                    [number for number, pair in enumerate(zip(program, real, strict=False)) if done(*pair)],
-                ]
-                for seed, _, program, real in programs[job::processes]
-            ]
+            share = []
+            for seed, _, program, real in programs[job::processes]:
+                waits = [number for number, answer in enumerate(real) if answer and answer[-1] == WAITED]
+                ready = [number for number, pair in enumerate(zip(program, real, strict=False)) if done(*pair)]
+                share.append([seed, program, waits, ready])
             source.write_text(json.dumps(share), encoding="utf-8")
             command = [sys.executable, "-m", __name__ if __name__ != "__main__" else __spec__.name, "--worker"]
             running.append(subprocess.Popen([*command, str(source), str(source.with_suffix(".out"))], env=environment))
         codes = [process.wait() for process in running]
         if any(codes):
             raise RuntimeError(f"replay ended with {codes}; expected 0 of every process; see its error above")
-        by_seed: dict[int, list[Answer]] = {}
-        for path in Path(folder).glob("*.out"):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                seed, answers = json.loads(line)
-                by_seed[seed] = answers
-    return by_seed
+        lines = [line for path in Path(folder).glob("*.out") for line in path.read_text("utf-8").splitlines()]
+    return dict(map(json.loads, lines))
 
 
 def _worker(source: str, target: str) -> int:

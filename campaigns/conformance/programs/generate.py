@@ -1,6 +1,7 @@
 """Making a random program from a seed, the same with every release of Python."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -80,9 +81,9 @@ class Generator:
 
     # arguments of the call in the making
 
-    def push(self, argument: Any) -> None:
-        self.call.append(argument)
-        self.outs += self._outs(argument)
+    def push(self, *arguments: Any) -> None:
+        self.call += arguments
+        self.outs += sum(map(self._outs, arguments))
 
     def _outs(self, argument: Any) -> int:
         if not isinstance(argument, list):
@@ -100,10 +101,6 @@ class Generator:
         handle = Handle(kind, f"${len(self.program)}" + (f".{place}" if place else ""), facts)
         self.pending.append(handle)
         return handle
-
-    def out(self, letter: str, count: int | None = None) -> list[Any]:
-        """Room for values."""
-        return ["o", letter] if count is None else ["o", letter, count]
 
     def need(self, kind: str) -> Handle | None:
         """A live handle of a kind; a call that makes one goes in front when there is none."""
@@ -153,7 +150,7 @@ class Generator:
         """Append a valid call of a function."""
         self.emit(_BY_SYMBOL[symbol], careful=True)
 
-    def emit(self, function: Function, careful: bool | None = None) -> None:  # noqa: C901 (bookkeeping in its order)
+    def emit(self, function: Function, careful: bool | None = None) -> None:  # noqa: C901, PLR0912 (in its order)
         """Append a call of a function, and in front of it what makes its handles."""
         saved = self.call, self.pending, self.gone, self.outs, self.careful, self.facts
         self.depth += 1
@@ -164,8 +161,9 @@ class Generator:
             before = len(self.program)
             state = self.random.getstate()
             self.call, self.pending, self.gone, self.outs, self.facts = [function.symbol], [], [], 0, {}
-            for parameter in function.parameters:
-                self.parameter(parameter)
+            for word in function.parameters:
+                if (made := self.value(word)) is not None:
+                    self.push(made)
             if len(self.program) == before:
                 break
             self.random.setstate(state)
@@ -193,12 +191,6 @@ class Generator:
         self.depth -= 1
         self.call, self.pending, self.gone, self.outs, self.careful, self.facts = saved
 
-    def parameter(self, word: str) -> None:
-        """Push what a word of functions.txt stands for."""
-        made = self.value(word)
-        if made is not None:
-            self.push(made)
-
     def value(self, word: str) -> Any:  # noqa: C901, PLR0911 (a branch for each sign)
         """What a word stands for; None for one that has pushed its arguments itself."""
         sign, rest = word[0], word[1:]
@@ -217,7 +209,7 @@ class Generator:
             return self._written(rest)
         if sign == "<":
             letter, _, before = rest.removeprefix(">").partition("=")
-            return ["io", letter, self.value(before)] if before else self.out(letter[0], int(letter[1:]))
+            return ["io", letter, self.value(before)] if before else ["o", letter[0], int(letter[1:])]
         if sign == "~":
             reference = self.handle(rest)
             self.gone += [handle for handle in self.live.get(rest, ()) if handle.reference == reference]
@@ -243,10 +235,8 @@ class Generator:
             return 0
         if kind in KINDS:
             self.make(kind, self.outs)
-            return self.out(("H" if known else "h") + KINDS[kind])
-        if kind == "x4":
-            return self.out("X", 4)
-        return self.out(kind[0], int(kind[1:])) if len(kind) > 1 else self.out(kind)
+            return ["o", ("H" if known else "h") + KINDS[kind]]
+        return ["o", "X" if kind == "x4" else kind[0], *([int(kind[1:])] if kind[1:] else [])]
 
     def fields(self, name: str, prefix: str = "") -> dict[str, Any]:
         """The fields that a structure of arguments.txt sets."""
@@ -291,15 +281,12 @@ def _start_order(generator: Generator) -> None:
     program = generator.program
     generator.emit_symbol("cuInit")
     generator.emit_symbol("cuDevicePrimaryCtxRetain")
-    program.append(["cuCtxSetCurrent", "$1"])
-    program.append(["cuCtxSetCurrent@1", "$1"])
+    program += [["cuCtxSetCurrent", "$1"], ["cuCtxSetCurrent@1", "$1"]]
     generator.area = f"${len(program)}"
-    program.append(["cuMemHostAlloc", ["o", "h"], AREA_BYTES, 0])
-    program.append(["!clear", generator.area, AREA_BYTES])
+    program += [["cuMemHostAlloc", ["o", "h"], AREA_BYTES, 0], ["!clear", generator.area, AREA_BYTES]]
     generator.filled = f"${len(program)}"
-    program.append(["cuMemAlloc_v2", ["o", "h"], 4096])
-    program.append(["cuMemsetD32_v2", generator.filled, 7, 1024])
-    program.append(["cuCtxSynchronize"])
+    program += [["cuMemAlloc_v2", ["o", "h"], 4096], ["cuMemsetD32_v2", generator.filled, 7, 1024]]
+    program += [["cuCtxSynchronize"]]
     for _ in range(2):
         generator.emit_symbol("cuStreamCreate")
 
@@ -333,8 +320,7 @@ def _written(program: Program) -> list[str]:
 def _end_order(generator: Generator) -> None:
     """What they end with: open gates, and all words."""
     program = generator.program
-    program += [["!open", handle] for handle in generator.closed]
-    program.append(["cuCtxSynchronize"])
+    program += [*(["!open", handle] for handle in generator.closed), ["cuCtxSynchronize"]]
     program += [["!read", reference] for reference in _written(program)]
 
 
@@ -345,18 +331,20 @@ def generate(seed: int, length: int = 40, theme: str | None = None) -> tuple[str
         theme = "order"
     theme = theme or generator.weighted([(share, name) for name, (share, _) in THEMES.items()])
     groups = THEMES[theme][1]
-    per_group: dict[str, int] = {}
+    per_group = Counter[str]()
     for function in FUNCTIONS:
-        per_group[function.group] = per_group.get(function.group, 0) + function.weight
+        per_group[function.group] += function.weight
     # a program has some groups only, so that it comes to states which need several calls
     chosen = {name: weight for name, weight in groups.items() if weight >= 8 or generator.chance(0.6)}
     table = [
-        (chosen[function.group] * function.weight / per_group[function.group], function)
+        # some of the functions more often than others
+        (
+            chosen[function.group] * function.weight / per_group[function.group] * generator.pick((0.3, 1.0, 3.0)),
+            function,
+        )
         for function in FUNCTIONS
         if function.group in chosen
     ]
-    # some of the functions more often than others
-    table = [(weight * generator.pick((0.3, 1.0, 3.0)), function) for weight, function in table]
     if theme == "order":
         _start_order(generator)
         while len(generator.program) < length:

@@ -10,7 +10,7 @@ driver must be.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pytest_cudalink.emulator.recorder.execute import NOT_READY, QUERIES, Answer, Program
 from pytest_cudalink.emulator.recorder.grade import ENDS, references
@@ -26,6 +26,12 @@ _WORK = {
 }  # fmt: skip
 #: A live handle of a kind, as functions.txt writes it.
 _SIGNS = "?~"
+
+
+def _steps(*sides: Any) -> Iterator[tuple[int, str, list[Any], Any, Any]]:
+    """Each call of a program with its number and symbol, and both answers."""
+    for number, (call, theirs, own) in enumerate(zip(*sides, strict=False)):
+        yield number, call[0].partition("@")[0], call, theirs, own
 
 
 @dataclass
@@ -110,17 +116,16 @@ def done(call: list[Any], answer: Answer) -> bool | None:
     return bool(answer[0] == 0) if symbol in QUERIES and answer[0] in (0, NOT_READY) else None
 
 
-def hasty(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
+def hasty(program: Program, real: list[Answer], ours: list[Answer]) -> Iterator[int]:
     """The calls of a program about order whose work hardware was free to hold up, and the emulated driver has done."""
-    order, calls = _Order(), set()
-    for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
+    order = _Order()
+    for number, _, call, theirs, own in _steps(program, real, ours):
         if done(call, theirs) is False and done(call, own) and not order.holds(call):
-            calls.add(number)
+            yield number
         if WAITED in (theirs or [])[1:]:
             order.closed.clear()
         if theirs and theirs[0] == 0:
             order.step(number, call)
-    return calls
 
 
 def _makers() -> dict[tuple[str, int], str]:
@@ -139,51 +144,43 @@ _TAKES = {function.symbol: function.parameters for function in FUNCTIONS}
 _POINTERS = {"dptr", "mptr", "aptr", "hptr", "reg", "va"}
 
 
-def strangers(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
+def strangers(program: Program, real: list[Answer], ours: list[Answer]) -> Iterator[int]:
     """The calls that both drivers refuse, and that were given a handle of another kind, such as an event as stream.
 
     A handle is an address to the driver, which reads whatever the object of the other kind has there: the code is an
     accident of that memory. That of NULL, and of an object that was destroyed, is compared.
     """
-    calls = set()
-    for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
-        if not theirs or not own or not _refused(theirs) or not _refused(own):
-            continue
-        for kind, argument in _objects(call):
+    for number, _, call, theirs, own in _steps(program, real, ours):
+        for kind, argument in _objects(call) if _refused(theirs) and _refused(own) else ():
             if kind in _POINTERS:
                 continue
             if argument[0] == "@":
-                calls.add(number)  # memory of the program, which is not a handle at all
+                yield number  # memory of the program, which is not a handle at all
                 continue
             maker, _, place = argument[1:].partition("+")[0].partition(".")
-            made = _MAKES.get((program[int(maker)][0].partition("@")[0], int(place or 0)))
-            if made and made != kind:
-                calls.add(number)
-    return calls
+            if _MAKES.get((program[int(maker)][0].partition("@")[0], int(place or 0)), kind) != kind:
+                yield number
 
 
 def _destroyed(program: Program, real: list[Answer]) -> list[frozenset[int]]:
     """For each call the earlier ones whose objects had been destroyed by then."""
     gone, states = frozenset[int](), []
-    for call, theirs in zip(program, real, strict=False):
+    for _, symbol, call, theirs, _own in _steps(program, real, real):
         states.append(gone)
-        symbol = call[0].partition("@")[0]
         if theirs and theirs[0] == 0 and symbol in ENDS:
             gone |= {*references(call[ENDS[symbol] + 1])}
     return states
 
 
-def _refused(answer: list[Any]) -> bool:
-    return isinstance(answer[0], int) and answer[0] not in (0, NOT_READY)
+def _refused(answer: Answer) -> bool:
+    return bool(answer and isinstance(answer[0], int) and answer[0] not in (0, NOT_READY))
 
 
-def machine(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
+def machine(program: Program, real: list[Answer], ours: list[Answer]) -> Iterator[int]:
     """The calls about multicast on a machine that has it: it needs a fabric, and two machines with an H100 differ."""
-    return {
-        number
-        for number, (call, theirs) in enumerate(zip(program, real, strict=False))
-        if call[0] == "cuMulticastGetGranularity" and theirs and theirs[0] in (0, 1)
-    }
+    for number, _, call, theirs, _own in _steps(program, real, real):
+        if call[0] == "cuMulticastGetGranularity" and theirs and theirs[0] in (0, 1):
+            yield number
 
 
 def ended_contexts(  # noqa: C901 (a branch for each kind of call)
@@ -194,13 +191,12 @@ def ended_contexts(  # noqa: C901 (a branch for each kind of call)
     context: dict[int, Any] = {}
     retained, gone, states = 0, frozenset[int](), []
     names: dict[str, Any] = {}  # what stands for a context that a call gave again
-    for number, (call, theirs) in enumerate(zip(program, real, strict=False)):
+    for number, symbol, call, theirs, _ in _steps(program, real, real):
         states.append(gone)
         context[number] = current[-1]
         if not theirs or theirs[0] != 0:
             continue
-        symbol, own = call[0].partition("@")[0], f"${number}"
-        ends: Any = None
+        own, ends = f"${number}", cast("Any", None)
         match symbol:
             case "cuDevicePrimaryCtxRetain":
                 retained += 1
@@ -235,47 +231,42 @@ def _objects(call: list[Any]) -> Iterator[tuple[str, str]]:
             yield kind, argument
 
 
-def left_behind(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
+def left_behind(program: Program, real: list[Answer], ours: list[Answer]) -> Iterator[int]:
     """The calls that both drivers refuse, and that were given an object after its end or after that of its context.
 
     cuda.h: to pass resources of a destroyed context "will result in undefined behavior". Hardware has refused a
     destroyed event with 400, 709, 201 and 1.
     """
-    ended, destroyed, calls = ended_contexts(program, real), _destroyed(program, real), set()
-    for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
-        if theirs and own and _refused(theirs) and _refused(own):
+    ended, destroyed = ended_contexts(program, real), _destroyed(program, real)
+    for number, _, call, theirs, own in _steps(program, real, ours):
+        if _refused(theirs) and _refused(own):
             used = {reference for _, argument in _objects(call) for reference in references(argument)}
             if used & (destroyed[number] | ended[number]):
-                calls.add(number)
-    return calls
+                yield number
 
 
-def addresses(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
+def addresses(program: Program, real: list[Answer], ours: list[Answer]) -> Iterator[int]:
     """The calls whose answer depends on what lies at an address that the program has no claim to.
 
     That is a range that goes on behind its reservation, and memory that was freed, where one driver has given the
     address out again and the other has not: one refuses it, or dies of it, and the other does not. So is the base of
     the mapping that a driver puts several small allocations of managed memory into.
     """
-    freed, calls = set[int](), set()
+    freed = set[int]()
     same: dict[int, int] = {}  # calls that gave an address again, with the first one that gave it
-    for number, (call, theirs, own) in enumerate(zip(program, real, ours, strict=False)):
+    for number, symbol, call, theirs, own in _steps(program, real, ours):
         if not theirs or not own:
             continue
-        symbol = call[0].partition("@")[0]
         used = {same.get(reference, reference) for reference in references(call[1:])}
-        if {theirs[0], own[0]} in ({0, 1}, {0, "signal"}) and used & freed:
-            calls.add(number)
-        if symbol == "cuPointerGetAttribute" and call[2] == _MAPPING_BASE and theirs[0] == own[0] == 0:
-            calls.add(number)
-        if symbol == "cuMemUnmap" and _goes_on(program, call):
-            calls.add(number)
+        was_freed = {theirs[0], own[0]} in ({0, 1}, {0, "signal"}) and used & freed
+        is_base = symbol == "cuPointerGetAttribute" and call[2] == _MAPPING_BASE and theirs[0] == own[0] == 0
+        if was_freed or is_base or (symbol == "cuMemUnmap" and _goes_on(program, call)):
+            yield number
         if theirs[0] == 0 and isinstance(theirs[-1], (int, str)):
             for name in (argument for argument in theirs[1:] if isinstance(argument, str) and argument[:1] == "="):
                 same[number] = int(name[1:].partition(".")[0])
         if theirs[0] == 0 and symbol in _FREES:
             freed |= used
-    return calls
 
 
 _MAPPING_BASE = 19
@@ -289,47 +280,42 @@ def _goes_on(program: Program, call: list[Any]) -> bool:
     return maker[0] == "cuMemAddressReserve" and int(offset or 0) + call[2] > maker[2]
 
 
-def undefined(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
+def undefined(program: Program, real: list[Answer], ours: list[Answer]) -> Iterator[int]:
     """The calls that cuda.h calls undefined, and those that read behind what the program gives.
 
     It is "undefined behavior to release references not owned by the caller, or to use a user object handle after all
     references are released"; a count of two descriptions in front of one reads whatever lies behind it; and an object
     with a view of a destroyed array describes memory that is gone.
     """
-    calls, released, destroyed = set(), set[str](), _destroyed(program, real)
-    for number, (call, _) in enumerate(zip(program, real, strict=False)):
-        symbol = call[0].partition("@")[0]
+    released, destroyed = set[str](), _destroyed(program, real)
+    for number, symbol, call, *_ in _steps(program, real, real):
         if symbol in ("cuMemPoolSetAccess", "cuMemSetAccess") and isinstance(call[-2], list) and call[-1] > 1:
-            calls.add(number)
-        if symbol.startswith(("cuUserObject", "cuGraphRetainUser", "cuGraphReleaseUser")) and released & {
-            *map(str, call)
-        }:
-            calls.add(number)
+            yield number
+        of_user = symbol.startswith(("cuUserObject", "cuGraphRetainUser", "cuGraphReleaseUser"))
+        if of_user and released & {*map(str, call)}:
+            yield number
         if symbol == "cuGraphReleaseUserObject" or (symbol == "cuUserObjectRelease" and call[2] != 0):
             released.add(str(call[2 if symbol == "cuGraphReleaseUserObject" else 1]))
         if symbol in ("cuTexObjectGetResourceDesc", "cuSurfObjectGetResourceDesc"):
             viewed = {deep for reference in references(call[2]) for deep in references(program[reference][1:])}
             if viewed & destroyed[number]:
-                calls.add(number)
-    return calls
+                yield number
 
 
-def shared_pages(program: Program, real: list[Answer], ours: list[Answer]) -> set[int]:
+def shared_pages(program: Program, real: list[Answer], ours: list[Answer]) -> Iterator[int]:
     """The calls about the pages of managed memory that may be those of another allocation, too.
 
     A driver puts several small allocations into one page, so that what was advised, prefetched and written for one,
     also before it was freed, is reported of the other: where they lie is not promised.
     """
-    calls, made = set[int](), 0
-    for number, (call, theirs) in enumerate(zip(program, real, strict=False)):
+    made = 0
+    for number, _, call, theirs, _own in _steps(program, real, real):
         made += call[0] in ("cuMemAllocManaged", "cuLibraryGetManaged") and bool(theirs and theirs[0] == 0)
         if call[0].startswith("cuMemRangeGetAttribute") and made > 1:
-            calls.add(number)
-    return calls
+            yield number
 
 
 def left_open(theme: str, program: Program, real: list[Answer], ours: list[Answer]) -> dict[str, set[int]]:
     """The calls of a program whose recorded answers are not compared, by the reason."""
-    reasons = (machine, strangers, left_behind, addresses, undefined, shared_pages)
-    named = {reason.__name__: reason(program, real, ours) for reason in reasons}
-    return named | ({"hasty": hasty(program, real, ours)} if theme == "order" else {})
+    reasons = (machine, strangers, left_behind, addresses, undefined, shared_pages, *[hasty] * (theme == "order"))
+    return {reason.__name__: {*reason(program, real, ours)} for reason in reasons}
