@@ -56,10 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tally.faults += [f"listed, but there is no such mutant: {name}" for name in listed if name not in known]
     files = dict.fromkeys(file for mutants in every.values() for file, _ in mutants)
     if not any(options.only in file for file in files):
-        names = ", ".join(files)
-        sys.stderr.write(
-            f"campaigns.mutants: no file has {options.only!r} in its path; expected a part of one of {names}\n"
-        )
+        expected = f"expected a part of one of {', '.join(files)}"
+        sys.stderr.write(f"campaigns.mutants: no file has {options.only!r} in its path; {expected}\n")
         return 2
 
     start, killers = time.monotonic(), dict[str, str]()

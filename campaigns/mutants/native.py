@@ -68,9 +68,8 @@ def judge_all(
     equal, failing = 0, list[str]()
     with tempfile.TemporaryDirectory(prefix="cudalink-mutants-") as folder:
         try:
-            judges = Judges(
-                Sources(Path(folder), _QUICK if killers else _OPTIMIZED), tests, configuration["always"], jobs
-            )
+            sources = Sources(Path(folder), _QUICK if killers else _OPTIMIZED)
+            judges = Judges(sources, tests, configuration["always"], jobs)
         except compiler.CompilerError as error:
             return f"the C: {error}"
         if not killers:
@@ -220,10 +219,9 @@ class Judges:
     def __init__(self, sources: Sources, tests: Sequence[str], always: Sequence[str], jobs: int) -> None:
         self._sources, self._always = sources, tuple(always)
         sources.compile_plain()
+        folders = [sources.folder / f"job{number}" for number in range(jobs)]
         with ThreadPoolExecutor(jobs) as pool:
-            self._free = list(
-                pool.map(lambda number: Tests(sources, sources.folder / f"job{number}", tests), range(jobs))
-            )
+            self._free = [*pool.map(lambda folder: Tests(sources, folder, tests), folders)]
         self._reach = Reach()
         self._sound: dict[str, bool] = {}
         self._whole = [test for test in tests if test.endswith(".py")]
