@@ -126,17 +126,23 @@ def test_reduce():
 """
 
 
+def run_pytest(folder: Path, backend: str, text: str) -> tuple[int, str]:
+    """Exit code and output of a pytest that forces a backend, on an emulated driver."""
+    folder.joinpath("test_it.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "--cudalink-driver=13.0", f"--force-backend={backend}", "test_it.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
 @pytest.mark.parametrize("backend", ["auto", "driver"])
 def test_cuda_cccl(tmp_path: Path, backend: str) -> None:
     """The C++ of cuda-cccl links through libnvJitLink itself: seen, and a failure where the driver is forced."""
     needs("cuda-cccl")
-    tmp_path.joinpath("test_reduce.py").write_text(CCCL, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "--cudalink-driver=13.0", f"--force-backend={backend}", "test_reduce.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    code, said = run_pytest(tmp_path, backend, CCCL)
     links = "1 link in your code was not steered" if backend == "driver" else "1 link in your code"
-    assert f"{links} (libnvJitLink, called by libcccl.c.parallel.so): 1 on nvJitLink" in done.stdout, done.stdout
-    assert done.returncode == (backend == "driver"), done.stdout
-    assert ("libcccl.c.parallel.so linked on nvJitLink" in done.stdout) == (backend == "driver")
+    assert f"{links} (libnvJitLink, called by libcccl.c.parallel.so): 1 on nvJitLink" in said, said
+    assert code == (backend == "driver"), said
+    assert ("libcccl.c.parallel.so linked on nvJitLink" in said) == (backend == "driver")
 
 
 WARP = """
@@ -155,9 +161,7 @@ def test_load(tmp_path):
 def test_warp(tmp_path: Path) -> None:
     """What warp-lang links cannot be seen, because its copy of nvJitLink is static; what it loads is said."""
     needs("warp-lang")
-    tmp_path.joinpath("test_load.py").write_text(WARP, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "--cudalink-driver=13.0", "--force-backend=driver", "test_load.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    assert "in your code" not in done.stdout
-    assert "the emulated driver loaded at least 1 module that no seen link made: precompiled code" in done.stdout
+    code, said = run_pytest(tmp_path, "driver", WARP)
+    assert code == 0, said
+    assert "in your code" not in said
+    assert "the emulated driver loaded at least 1 module that no seen link made: precompiled code" in said

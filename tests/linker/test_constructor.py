@@ -1,6 +1,9 @@
 """What `Linker` does before it calls a library: the order of its checks, and every row of the table."""
 
+import os
+import signal
 import threading
+import warnings
 from collections.abc import Iterator
 from itertools import chain
 from unittest.mock import Mock
@@ -8,7 +11,8 @@ from unittest.mock import Mock
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, policy
+from pytest_cudalink.artifacts import Artifact
+from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, VersionSkewError, objectcode, policy
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import Case, cases, policies
 from pytest_cudalink.linker.objectcode import added_checks
@@ -339,3 +343,33 @@ def test_object_code_sources(samples, tmp_path) -> None:
             ObjectCode.from_ptx(wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not made directly"):
         ObjectCode()
+
+
+PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+def test_a_fork_while_another_thread_inspects(monkeypatch) -> None:
+    """The child can inspect code, too: it waits for no lock that only a thread of its parent would release."""
+    began, go = threading.Event(), threading.Event()
+    inspect = objectcode.inspect
+
+    def slow(data: bytes) -> Artifact:
+        began.set()
+        go.wait()
+        return inspect(data)
+
+    monkeypatch.setattr(objectcode, "inspect", slow)
+    thread = threading.Thread(target=lambda: ObjectCode.from_ptx(PTX).artifact)
+    thread.start()
+    began.wait()
+    monkeypatch.undo()
+    with warnings.catch_warnings(action="ignore"):  # Python warns of a fork beside threads
+        child = os.fork()
+    if child == 0:
+        os._exit(ObjectCode.from_ptx(PTX).artifact.kind != "ptx")
+    late = threading.Timer(60, os.kill, (child, signal.SIGKILL))
+    late.start()
+    assert os.waitpid(child, 0)[1] == 0
+    late.cancel()
+    go.set()
+    thread.join()

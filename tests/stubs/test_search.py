@@ -112,20 +112,19 @@ def test_which_library_is_taken(wheels, files, opened, variables, taken, why, as
         assert f"CUDA_PATH={tmp_path / variables['CUDA_PATH']}" in answer.looked
 
 
-def test_mangled_copy_in_the_process(ask, tmp_path) -> None:
-    """A copy that a wheel repair tool renamed is found; libraries whose names only begin alike are not."""
-    for name in ("libcudart_static.so.12", "libcudart-stub.so.12", "libcudart.so.120", "libcudart.alt.so.12"):
-        runtime(tmp_path / "other" / name, 12000)
-    mangled = runtime(tmp_path / "libs" / "libcudart-d0da41ae.so.12.9.79", 12090)
-    others = sorted((tmp_path / "other").iterdir())
-    answer = ask((13,), before=(*others, mangled))
+@pytest.mark.parametrize("name", ["libs/libcudart-d0da41ae.so.12.9.79", "renamed.bin"])
+def test_copy_in_the_process(name: str, ask, tmp_path) -> None:
+    """A copy that a wheel repair tool renamed is found, and one by its SONAME; names that only begin alike are not."""
+    for other in ("libcudart_static.so.12", "libcudart-stub.so.12", "libcudart.so.120", "libcudart.alt.so.12"):
+        runtime(tmp_path / "other" / other, 12000)
+    made = runtime(tmp_path / ("libcudart.so.12" if name == "renamed.bin" else name), 12090)
+    mangled = made.rename(tmp_path / name)
+    answer = ask((13,), before=(*sorted((tmp_path / "other").iterdir()), mangled))
     assert (answer.file, answer.version) == (str(mangled), "12.9")
-
-
-def test_process_by_soname(ask, tmp_path) -> None:
-    """A copy in the process counts by its SONAME, whatever its file is called."""
-    file = runtime(tmp_path / "libcudart.so.12", 12000).rename(tmp_path / "renamed.bin")
-    assert ask((13,), before=(file,)).file == str(file)
+    # what the library lacks is listed by symbol; the tiers that lack something are called degraded
+    assert "cudaMalloc" in answer.missing
+    assert "cudaRuntimeGetVersion" not in answer.missing
+    assert answer.degraded == ["core", "optional"]
 
 
 def test_override_that_is_wrong(ask) -> None:
@@ -146,14 +145,6 @@ def test_damaged_file_is_passed_over_and_told(ask, tmp_path) -> None:
     answer = ask(CUDA_PATH=tmp_path / "home")
     assert answer.version == "12.0"
     assert f"({broken}: " in answer.looked
-
-
-def test_missing_and_degraded(ask) -> None:
-    """What the library lacks is listed by symbol; the tiers that lack something are called degraded."""
-    answer = ask((13,))
-    assert "cudaMalloc" in answer.missing
-    assert "cudaRuntimeGetVersion" not in answer.missing
-    assert answer.degraded == ["core", "optional"]
 
 
 def test_verbose_line(ask, site, run, tmp_path) -> None:

@@ -55,111 +55,97 @@ def load(emulator, path: Path, machine: str) -> dict[str, int]:
         return {symbol.name: BASE + symbol["st_value"] for symbol in symbols.iter_symbols() if symbol["st_value"]}
 
 
-def call_twice(emulator, registers: dict[str, object], symbols: dict[str, int], index: int, name: str) -> None:
+class Machine:
+    """An emulated processor, and which register is what by its calling convention."""
+
+    def __init__(self, name: str) -> None:
+        import unicorn
+        from unicorn import arm64_const, x86_const
+
+        self.hook = unicorn.UC_HOOK_CODE
+        if name == "aarch64":  # Procedure Call Standard for the Arm 64-bit Architecture
+            self.emulator, prefix = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM), "UC_ARM64_REG_"
+            used = [*(f"X{n}" for n in range(9)), *(f"Q{n}" for n in range(8))]
+            kept, destroyed = [*used, "X29"], [*used, *(f"X{n}" for n in range(9, 18))]
+            roles = {"first": "W0", "second": "X1", "result": "X0", "stack": "SP", "counter": "PC", "link": "X30"}
+        else:  # System V ABI for AMD64: the address of the caller is on the stack
+            self.emulator, prefix = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64), "UC_X86_REG_"
+            used = ["RDI", "RSI", "RDX", "RCX", "R8", "R9", "RAX", "R10", *(f"XMM{n}" for n in range(8))]
+            kept, destroyed = [*used, "RBP"], [*used, "R11"]
+            roles = {"first": "EDI", "second": "RSI", "result": "RAX", "stack": "RSP", "counter": "RIP"}
+        registers = {**vars(arm64_const), **vars(x86_const)}
+        self.kept, self.destroyed = ([registers[prefix + name] for name in names] for names in (kept, destroyed))
+        self.roles = {role: registers[prefix + name] for role, name in roles.items()}
+
+    def read(self, role: str) -> int:
+        return self.emulator.reg_read(self.roles[role])
+
+    def write(self, role: str, value: int) -> None:
+        self.emulator.reg_write(self.roles[role], value)
+
+    @property
+    def caller(self) -> int:
+        """The address that the function returns to."""
+        if "link" in self.roles:
+            return self.read("link")
+        return struct.unpack("<Q", self.emulator.mem_read(self.read("stack"), 8))[0]
+
+    def enter(self) -> int:
+        """Begin a call; returns the place of the stack."""
+        stack = STACK + 0x8000
+        if "link" in self.roles:
+            self.write("link", CALLER)
+        else:
+            stack -= 8
+            self.emulator.mem_write(stack, struct.pack("<Q", CALLER))
+        self.write("stack", stack)
+        return stack
+
+    def leave(self) -> None:
+        """Return from a call."""
+        self.write("counter", self.caller)
+        if "link" not in self.roles:
+            self.write("stack", self.read("stack") + 8)
+
+
+def call_twice(machine: Machine, symbols: dict[str, int], index: int, name: str) -> None:
     """Call one function, lazily and then through its slot; every register must arrive as it was."""
-    names = registers["kept"]
-    before = {register: 0x1111 * (number + 1) for number, register in enumerate(names)}
+    emulator = machine.emulator
+    before = {register: 0x1111 * (number + 1) for number, register in enumerate(machine.kept)}
     slot = symbols["stub_cudart_slots"] + 8 * index
     resolved = []
 
-    def resolve(machine, address, _size, _data) -> None:
+    def resolve(_emulator, address, _size, _data) -> None:
         if address != symbols["stub_cudart_resolve"]:
             return
-        resolved.append((machine.reg_read(registers["first"]), machine.reg_read(registers["second"])))
-        assert machine.reg_read(registers["stack"]) % 16 == registers["misaligned"]
-        for register in registers["destroyed"]:
-            machine.reg_write(register, 0xDEAD)
-        machine.reg_write(registers["result"], TARGET)
-        machine.mem_write(slot, struct.pack("<Q", TARGET))
-        registers["return"](machine)
+        resolved.append((machine.read("first"), machine.read("second")))
+        assert machine.read("stack") % 16 == (0 if "link" in machine.roles else 8)
+        for register in machine.destroyed:
+            emulator.reg_write(register, 0xDEAD)
+        machine.write("result", TARGET)
+        emulator.mem_write(slot, struct.pack("<Q", TARGET))
+        machine.leave()
 
-    hook = emulator.hook_add(registers["hook"], resolve)
+    hook = emulator.hook_add(machine.hook, resolve)
     for _ in range(2):
         for register, value in before.items():
             emulator.reg_write(register, value)
-        stack = registers["enter"](emulator)
+        stack = machine.enter()
         emulator.emu_start(symbols[name], TARGET, count=200)
-        assert emulator.reg_read(registers["counter"]) == TARGET
-        assert {register: emulator.reg_read(register) for register in names} == before
-        assert emulator.reg_read(registers["stack"]) == stack
-        assert registers["link"](emulator) == CALLER
+        assert machine.read("counter") == TARGET
+        assert {register: emulator.reg_read(register) for register in machine.kept} == before
+        assert (machine.read("stack"), machine.caller) == (stack, CALLER)
     emulator.hook_del(hook)
     assert resolved == [(index, CALLER)], "resolved once, with its own number and the caller's address"
 
 
-def aarch64():
-    """The machine, and which register is what (Procedure Call Standard for the Arm 64-bit Architecture)."""
-    import unicorn
-    from unicorn import arm64_const as c
-
-    emulator = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
-    integers = [getattr(c, f"UC_ARM64_REG_X{n}") for n in range(18)]
-    vectors = [getattr(c, f"UC_ARM64_REG_Q{n}") for n in range(8)]
-
-    def enter(machine) -> int:
-        machine.reg_write(c.UC_ARM64_REG_SP, STACK + 0x8000)
-        machine.reg_write(c.UC_ARM64_REG_X30, CALLER)
-        return STACK + 0x8000
-
-    return emulator, {
-        "kept": [*integers[:9], *vectors, c.UC_ARM64_REG_X29],
-        "link": lambda machine: machine.reg_read(c.UC_ARM64_REG_X30),
-        "destroyed": [*integers, *vectors],
-        "first": c.UC_ARM64_REG_W0,
-        "second": c.UC_ARM64_REG_X1,
-        "result": c.UC_ARM64_REG_X0,
-        "stack": c.UC_ARM64_REG_SP,
-        "misaligned": 0,
-        "counter": c.UC_ARM64_REG_PC,
-        "enter": enter,
-        "return": lambda machine: machine.reg_write(c.UC_ARM64_REG_PC, machine.reg_read(c.UC_ARM64_REG_X30)),
-        "hook": unicorn.UC_HOOK_CODE,
-    }
-
-
-def x86_64():
-    """The machine, and which register is what (System V ABI for AMD64)."""
-    import unicorn
-    from unicorn import x86_const as c
-
-    emulator = unicorn.Uc(unicorn.UC_ARCH_X86, unicorn.UC_MODE_64)
-    integers = [getattr(c, f"UC_X86_REG_{name}") for name in ("RDI", "RSI", "RDX", "RCX", "R8", "R9", "RAX", "R10")]
-    vectors = [getattr(c, f"UC_X86_REG_XMM{n}") for n in range(8)]
-
-    def enter(machine) -> int:
-        stack = STACK + 0x8000 - 8
-        machine.mem_write(stack, struct.pack("<Q", CALLER))
-        machine.reg_write(c.UC_X86_REG_RSP, stack)
-        return stack
-
-    def leave(machine) -> None:
-        stack = machine.reg_read(c.UC_X86_REG_RSP)
-        machine.reg_write(c.UC_X86_REG_RIP, struct.unpack("<Q", machine.mem_read(stack, 8))[0])
-        machine.reg_write(c.UC_X86_REG_RSP, stack + 8)
-
-    return emulator, {
-        "kept": [*integers, *vectors, c.UC_X86_REG_RBP],
-        "link": lambda machine: struct.unpack("<Q", machine.mem_read(machine.reg_read(c.UC_X86_REG_RSP), 8))[0],
-        "destroyed": [*integers, *vectors, c.UC_X86_REG_R11],
-        "first": c.UC_X86_REG_EDI,
-        "second": c.UC_X86_REG_RSI,
-        "result": c.UC_X86_REG_RAX,
-        "stack": c.UC_X86_REG_RSP,
-        "misaligned": 8,
-        "counter": c.UC_X86_REG_RIP,
-        "enter": enter,
-        "return": leave,
-        "hook": unicorn.UC_HOOK_CODE,
-    }
-
-
-@pytest.mark.parametrize("make", [aarch64, x86_64], ids=lambda function: function.__name__)
-def test_registers_survive(make, catalog, tmp_path) -> None:
+@pytest.mark.parametrize("name", ["aarch64", "x86_64"])
+def test_registers_survive(name: str, catalog, tmp_path) -> None:
     """The first call and the later ones reach the target with every argument, the stack and the return address."""
-    emulator, registers = make()
-    symbols = load(emulator, library(catalog, tmp_path, make.__name__), make.__name__)
-    emulator.mem_map(STACK, 0x10000)
-    emulator.mem_map(CALLER, 0x2000)
+    machine = Machine(name)
+    symbols = load(machine.emulator, library(catalog, tmp_path, name), name)
+    machine.emulator.mem_map(STACK, 0x10000)
+    machine.emulator.mem_map(CALLER, 0x2000)
     functions = catalog.libraries["cudart"].functions
     for index in (0, 1, len(functions) - 1):
-        call_twice(emulator, registers, symbols, index, functions[index].symbol)
+        call_twice(machine, symbols, index, functions[index].symbol)
