@@ -35,9 +35,9 @@ FAULTS = "`--cudalink-fault-sweep` makes its calls fail, one in each run."
 class Runs:
     """Releases that ran the reproducer in environments of the same packages; ``{}`` stands for the release."""
 
-    packages: tuple[str, ...]
-    bad: tuple[str, ...]
-    good: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+    good: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,9 @@ class Issue:
     """What the text of an issue about a finding needs in addition to the finding."""
 
     to: str
-    #: Why the fault matters to those who use the library.
-    why: str
-    #: Date and words of each search that found no thread about it.
-    searches: tuple[str, ...]
-    #: What a real driver prints, where the session is of an emulated driver that does not have the fault.
-    log: str = ""
+    why: str  # why the fault matters to those who use the library
+    searches: tuple[str, ...]  # date and words of each search that found no thread about it
+    log: str = ""  # what a real driver prints, where the session is of an emulated driver that does not have the fault
 
 
 @dataclass(frozen=True)
@@ -73,31 +70,23 @@ class Finding:
     library: str
     kind: str
     title: str
-    #: How the releases were determined, in one sentence.
-    determined: str
-    #: The answer that its contract asks for, and the answer that came.
-    expected: str
-    seen: str
-    #: The mechanism, in Markdown that stands without this project; where the contract stands; and a proposed fix.
-    about: str
-    contract: str
-    fix: str
-    #: Where it was reported, or that no thread on GitHub was found.
-    upstream: str
-    #: The command of the reproducer, in which ``{}`` stands for the release, and the
-    #: pattern that its output has where the release is bad.
-    command: str
-    shows: str
+    determined: str  # how the releases were determined, in one sentence
+    expected: str  # the answer that its contract asks for
+    seen: str  # the answer that came
+    about: str  # the mechanism, in Markdown that stands without this project
+    contract: str  # where the contract stands
+    fix: str  # a proposed one
+    upstream: str  # where it was reported, or that no thread on GitHub was found
+    command: str  # of the reproducer, in which ``{}`` stands for the release
+    shows: str  # the pattern that its output has where the release is bad
     runs: tuple[Runs, ...]
-    #: Releases that were found bad in another way than by the reproducer, such as a driver on a GPU.
-    measured: tuple[str, ...] = ()
+    measured: tuple[
+        str, ...
+    ] = ()  # releases found bad in another way than by the reproducer, such as a driver on a GPU
     cells: tuple[Cells, ...] = ()
-    #: Why the reproducer needs a driver; empty if it needs neither a driver nor this project.
-    driver: str = ""
-    #: What this project does about the fault, in Markdown.
-    here: str = ""
-    #: The date on which its releases ran, where that is not the date of all.
-    ran: str = ""
+    driver: str = ""  # why the reproducer needs a driver; empty if it needs neither a driver nor this project
+    here: str = ""  # what this project does about the fault, in Markdown
+    ran: str = ""  # the date on which its releases ran, where that is not the date of all
     issue: Issue | None = None
 
     @property
@@ -151,9 +140,8 @@ def _content() -> dict[str, Any]:
     return tomllib.loads(DATA.read_text(encoding="utf-8"))
 
 
-def _cells(entry: dict[str, Any]) -> Cells:
-    made, read, archs = (tuple(entry[key]) for key in ("made", "read", "archs"))
-    return Cells(entry["step"], entry["kind"], made, read, archs, entry["answer"])
+def _as_tuples(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
 def as_of() -> str:
@@ -163,19 +151,13 @@ def as_of() -> str:
 
 def read() -> tuple[Finding, ...]:
     """Every finding, in the order of the file."""
-    return tuple(
-        Finding(
-            **{
-                **entry,
-                "runs": tuple(Runs(*(tuple(runs.get(key, ())) for key in ("packages", "bad", "good"))) for runs in ran),
-                "measured": tuple(entry.get("measured", ())),
-                "cells": tuple(_cells(cells) for cells in entry.get("cells", ())),
-                "issue": Issue(**{**issue, "searches": tuple(issue["searches"])}) if issue else None,
-            }
-        )
-        for entry in _content()["findings"]
-        for ran, issue in [(entry.get("runs", ()), entry.get("issue"))]
-    )
+    made = []
+    for entry in _content()["findings"]:
+        runs = tuple(Runs(**_as_tuples(row)) for row in entry.get("runs", ()))
+        cells = tuple(Cells(**_as_tuples(row)) for row in entry.get("cells", ()))
+        issue = Issue(**_as_tuples(entry["issue"])) if "issue" in entry else None
+        made.append(Finding(**_as_tuples(entry) | {"runs": runs, "cells": cells, "issue": issue}))
+    return tuple(made)
 
 
 def sessions_of_all() -> dict[str, tuple[Path, str]]:
@@ -252,34 +234,30 @@ def text_to_send(finding: Finding) -> str:
     files = [file for file in finding.files if file.name in command or f"`{file.name}`" in finding.about]
     about = re.sub(r"\[([^]]+)\]\(#[\w-]+\)", r"\1", finding.about)  # of other findings
     upstream = finding.upstream.removeprefix("not found").lstrip("; ")
+    mended = f"- {finding.mended} has mended it; this is for those who use an older release" if finding.mended else ""
+    versions = (
+        f"- with the fault: {finding.ranges}",
+        f"- without it: {', '.join(finding.good) or 'no release that ran'}",
+        mended,
+        f"\n{finding.determined} Linux x86-64, Python 3.11, {finding.ran or as_of()}.",
+    )
+    install = " ".join(f"'{package}'" for package in packages)
+    reproducer = (
+        *(f"`{file.name}`:\n\n```python\n{file.read_text(encoding='utf-8')}```" for file in files),
+        f"```console\n$ pip install {install}\n$ {command}\n```",
+        EMULATED if finding.command.startswith("pytest ") else "",
+        FAULTS if "--cudalink-fault-sweep" in command else "",
+    )
+    searched = ("GitHub, for:", *(f"- {row}" for row in issue.searches), upstream and f"\nRelated: {upstream}")
     parts = {
         "Why it matters": issue.why,
-        "Versions": "\n".join(
-            [
-                f"- with the fault: {finding.ranges}",
-                f"- without it: {', '.join(finding.good) or 'no release that ran'}",
-                *(
-                    [f"- {finding.mended} has mended it; this is for those who use an older release"]
-                    * bool(finding.mended)
-                ),
-                f"\n{finding.determined} Linux x86-64, Python 3.11, {finding.ran or as_of()}.",
-            ]
-        ),
-        "To reproduce": "\n\n".join(
-            [
-                *(f"`{file.name}`:\n\n```python\n{file.read_text(encoding='utf-8')}```" for file in files),
-                "```console\n$ pip install " + " ".join(f"'{package}'" for package in packages) + f"\n$ {command}\n```",
-                *([EMULATED] * (finding.command.startswith("pytest "))),
-                *([FAULTS] * ("--cudalink-fault-sweep" in command)),
-            ]
-        ),
+        "Versions": "\n".join(filter(None, versions)),
+        "To reproduce": "\n\n".join(filter(None, reproducer)),
         "Expected": finding.expected,
         "Seen": f"{finding.seen}\n\n```console\n{issue.log or printed}```",
         "Contract": finding.contract,
         "Proposed fix": finding.fix,
-        "Searched before": "\n".join(
-            ["GitHub, for:", *(f"- {row}" for row in issue.searches), *([f"\nRelated: {upstream}"] * bool(upstream))]
-        ),
+        "Searched before": "\n".join(filter(None, searched)),
     }
     sections = "\n\n".join(f"### {name}\n\n{text}" for name, text in parts.items())
     return f"To: {issue.to}\nTitle: {finding.title}\n\n{about.strip()}\n\n{sections}\n"

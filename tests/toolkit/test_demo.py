@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,33 +46,30 @@ def test_demo_proves_from_the_images(report: Report, toolkit) -> None:
     assert "no kernel was launched" in text
 
 
-def test_demo_fails_on_a_mismatch(report: Report, monkeypatch) -> None:
-    """An image without the expected inlining is exit code 1."""
+def test_demo_fails(report: Report, monkeypatch) -> None:
+    """An image without the expected inlining, an error, and a kernel that the older driver takes are exit code 1."""
+    with probes.fake(nvjitlink=None):
+        assert any("FAIL" in line and "nvJitLink is not available" in line for line in report(1))
+    kernel = sample.compile_kernel()
+    with monkeypatch.context() as patch:
+        patch.setattr(sample, "SKEW_TEST", sample.SKEW_TEST.replace("assert not error", "assert True"))
+        start = "   FAIL CUDA_ERROR_UNSUPPORTED_PTX_VERSION was expected; pytest ended"
+        assert any(line.startswith(start) for line in report(1, kernel=kernel))
     monkeypatch.setattr(sample, "USER_SOURCE", sample.USER_SOURCE + 'extern "C" __global__ void other() {}')
     assert any(line.startswith("   FAIL LTO-IR with LTO: 2 .text") for line in report(1))
 
 
-def test_demo_reports_errors(report: Report) -> None:
-    """What cannot be linked is a failure with its error, not a traceback."""
-    with probes.fake(nvjitlink=None):
-        lines = report(1)
-    assert any("FAIL" in line and "nvJitLink is not available" in line for line in lines)
-
-
 def test_demo_tells_a_failed_launch_from_a_failed_link(report: Report, monkeypatch) -> None:
     """What was linked keeps its proof and its reason when it cannot be run."""
-
-    def cannot(_image: bytes) -> float:
-        raise RuntimeError("comparing results on the GPU needs NumPy; pip install numpy")
-
-    monkeypatch.setattr(sample, "launch", cannot)
+    missing = "comparing results on the GPU needs NumPy; pip install numpy"
+    monkeypatch.setattr(sample, "launch", Mock(side_effect=RuntimeError(missing)))
     text = shown(report(1, "sm_90"))
     assert "FAIL PTX without LTO: 2 .text section(s), expected 2" in text
     assert "linked, but not run: comparing results on the GPU needs NumPy" in text
     assert "nvjitlink by policy strict-major" in text
     assert "not linked" not in text
     for code, deviation in enumerate((1.0, 1.5)):
-        monkeypatch.setattr(sample, "launch", lambda _image, deviation=deviation: deviation)
+        monkeypatch.setattr(sample, "launch", Mock(return_value=deviation))
         assert f"65536 values on the GPU, largest deviation {deviation:.3f} of" in shown(report(code, "sm_90"))
 
 
@@ -122,14 +120,6 @@ def test_demo_shows_a_failure_on_an_older_driver(toolkit, tmp_path) -> None:
     assert f" compile with CUDA {older}: {install}" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) == 80
     assert not (tmp_path / "cache").exists()
-
-
-def test_demo_fails_if_the_older_driver_takes_the_kernel(report: Report, monkeypatch) -> None:
-    """The failure is the expected one, or the demo fails."""
-    kernel = sample.compile_kernel()
-    monkeypatch.setattr(sample, "SKEW_TEST", sample.SKEW_TEST.replace("assert not error", "assert True"))
-    start = "   FAIL CUDA_ERROR_UNSUPPORTED_PTX_VERSION was expected; pytest ended"
-    assert any(line.startswith(start) for line in report(1, kernel=kernel))
 
 
 def test_demo_without_nvrtc(capsys, monkeypatch) -> None:
