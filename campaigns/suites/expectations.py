@@ -10,6 +10,10 @@ from typing import Any
 from .results import COLUMNS, FileResult
 
 EXPECTED = Path(__file__).with_name("expected.toml")
+HEAD = """\
+# What each suite gave when it was last run in full: `python -m campaigns.suites CHECKOUT --write-expected`.
+# Fewer passed tests than here fail a run of `nox -s suites`. commit: of the checkout. best: the most that
+# ever passed, where that is more; because: why."""
 #: In place of a commit that no file has: runs before 2026-11-23 did not write theirs.
 UNKNOWN = "not kept"
 Row = dict[str, Any]
@@ -50,13 +54,7 @@ def write_expected(results: Iterable[FileResult], commits: Mapping[str, str], be
             "best": best,
             "because": reason if passed < best else "",
         }
-    lines = [
-        "# What each suite gave when it was last run in full: `python -m campaigns.suites CHECKOUT --write-expected`."
-    ]
-    lines.append(
-        "# Fewer passed tests than here fail a run of `nox -s suites`. commit: of the checkout. best: the most that"
-    )
-    lines.append("# ever passed, where that is more; because: why.")
+    lines = [HEAD]
     for (suite, driver, backend), row in sorted(rows.items()):
         lines += ["", "[[run]]", f'suite = "{suite}"', f'driver = "{driver}"', f'backend = "{backend}"']
         lines += [f"{column} = {row[column]}" for column in COLUMNS]

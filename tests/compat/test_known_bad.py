@@ -6,6 +6,7 @@ import sys
 import tomllib
 from dataclasses import replace
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -137,35 +138,24 @@ def test_the_text_names_threads() -> None:
     assert entry.links == ("https://github.com/fzyzcjy/torch_memory_saver/issues/74",)
 
 
-def linked_releases(entry: known_bad.KnownBad) -> list[tuple[CudaVersion, CudaVersion]]:
-    """The pairs of compiler and nvJitLink of the atlas that an entry names."""
-    releases = [CudaVersion.parse(release) for release in atlas.load().releases]
-    within = {name: SpecifierSet(spec) for name, spec in entry.versions.items()}
-    return [
-        (made, read)
-        for made in releases
-        for read in releases
-        if within["nvrtc"].contains(str(made)) and within["nvjitlink"].contains(str(read))
-    ]
-
-
 def test_the_atlas_and_the_entries_have_one_verdict() -> None:
     """An entry for code of a compiler fails in every cell of the atlas, and each crash of the atlas is an entry."""
-    entries = [entry for entry in known_bad.entries() if set(entry.versions) == {"nvjitlink", "nvrtc"}]
+    measured = atlas.load()
     named = {
-        (str(made), str(read), kind, arch): atlas.load().ask(made, read, kind, "nvjitlink", arch)
-        for entry in entries
-        for made, read in linked_releases(entry)
-        for kind in entry.kinds
-        for arch in entry.arch
+        (made, read, kind, arch): measured.ask(made, read, kind, "nvjitlink", arch)
+        for entry in known_bad.entries()
+        if set(entry.versions) == {"nvjitlink", "nvrtc"}
+        for made in filter(SpecifierSet(entry.versions["nvrtc"]).contains, measured.releases)
+        for read in filter(SpecifierSet(entry.versions["nvjitlink"]).contains, measured.releases)
+        for kind, arch in product(entry.kinds, entry.arch)
     }
     crashes = {
         (made, read, grid.kind, grid.arch)
-        for grid in atlas.load().grids
+        for grid in measured.grids
         if grid.step == "nvjitlink" and grid.kind in ("ptx", "ltoir", "cubin")  # a fatbin has one of these in it
         for made, letters in grid.rows.items()
         for read, letter in zip(grid.consumers, letters, strict=True)
-        if atlas.load().answers[letter].status == "crashed"
+        if measured.answers[letter].status == "crashed"
     }
     assert {cell for cell, answer in named.items() if answer is None or answer.works} == set()
     assert crashes == {cell for cell, answer in named.items() if answer and answer.status == "crashed"}

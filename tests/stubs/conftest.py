@@ -14,7 +14,7 @@ from pytest_cudalink.stubs import c_source
 from pytest_cudalink.stubs.catalog import Catalog, CatalogLibrary, load_catalog
 from tests.compiled import compile_c
 
-__all__ = ["NOWHERE", "clean_environment", "compile_c", "linked", "run", "run_hidden", "stubs", "succeed"]
+__all__ = ["NOWHERE", "clean_environment", "compile_c", "linked", "loaded", "run", "run_hidden", "stubs", "succeed"]
 
 #: Stands for a file that is not there: what the child processes have instead of an installed library.
 NOWHERE = "/nonexistent/cudalink/lib.so"
@@ -53,6 +53,12 @@ def succeed(*command: str | Path, **options: object) -> subprocess.CompletedProc
 def linked(stub: Path) -> list[str]:
     """Flags that link a program with a stub, found where it is."""
     return [str(stub), f"-Wl,-rpath,{stub.parent}"]
+
+
+def loaded(stub: Path, *texts: str) -> str:
+    """Python that loads a library as ``stub``, of whose functions some give texts."""
+    lines = ["import ctypes", f"stub = ctypes.CDLL({str(stub)!r})"]
+    return "\n".join([*lines, *(f"stub.{name}.restype = ctypes.c_char_p" for name in texts), ""])
 
 
 def on_the_loaders_path(names: tuple[str, ...]) -> list[str]:

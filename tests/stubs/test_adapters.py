@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudalink.stubs import c_source
 
-from .conftest import NOWHERE, compile_c, linked
+from .conftest import NOWHERE, compile_c, linked, loaded
 
 #: A runtime that writes down how its graph functions were called. No real one instantiates without a GPU.
 GRAPHS = """
@@ -139,9 +139,9 @@ int cudaGraphInstantiateWithParams(void) { return 0; }
 
 def properties(stub: Path, symbol: str, size: int, run, real: Path) -> tuple[dict[int, int], bool]:
     """Ints by offset, and whether what lies behind the structure was left alone."""
-    code = f"""
-import ctypes, json, struct
-stub = ctypes.CDLL({str(stub)!r})
+    code = loaded(stub)
+    code += f"""
+import json, struct
 room = ctypes.create_string_buffer(b"\\xaa" * 4096, 4096)
 results = [getattr(stub, {symbol!r})(room, device) for device in (4, 3)]
 ints = {{offset: struct.unpack_from("<i", room.raw, offset)[0] for offset in range(0, {size}, 4)}}
@@ -200,9 +200,9 @@ def test_function_attributes(callers: int, major: int | None, stubs, stub_for, r
     """The caller's structure is filled to its end, with zeros where the library has less, and nothing behind it."""
     real = NOWHERE if major is None else compile_c(tmp_path / "real.so", FUNCTION_ATTRIBUTES, f"-DMAJOR={major}")
     stub = stub_for(11) if callers == 11 else stubs["cudart"]
-    code = f"""
-import ctypes
-call = ctypes.CDLL({str(stub)!r}).cudaFuncGetAttributes
+    code = loaded(stub)
+    code += """
+call = stub.cudaFuncGetAttributes
 room = ctypes.create_string_buffer(bytes([0xAA]) * 512, 512)
 print(call(None, None), call(room, None), call(room, ctypes.c_void_p(1)), room.raw.hex())
 """
@@ -219,10 +219,6 @@ print(call(None, None), call(room, None), call(room, ctypes.c_void_p(1)), room.r
 def test_runtime_version_without_a_driver(hint: str, answer: str, stubs, run, tmp_path) -> None:
     """CUDA 11's runtime asks the driver for its own version; the stub tells 11.8 by what the library exports."""
     silent = "int cudaRuntimeGetVersion(int *v) { (void)v; return 35; }\nint HINT(void) { return 0; }"
-    code = f"""
-import ctypes
-v = ctypes.c_int(-1)
-print(ctypes.CDLL({str(stubs["cudart"])!r}).cudaRuntimeGetVersion(ctypes.byref(v)), v.value)
-"""
+    code = loaded(stubs["cudart"]) + "v = ctypes.c_int(-1); print(stub.cudaRuntimeGetVersion(ctypes.byref(v)), v.value)"
     real = compile_c(tmp_path / "real.so", silent, f"-DHINT={hint}")
     assert run(code, CUDALINK_STUBS_CUDART=real).stdout == answer

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_cudalink import emulator
 
-from .conftest import compile_c
+from .conftest import compile_c, loaded
 
 #: The call of each library that the tests make, with its number of pointers.
 CALLS = {"cuda": "cuDriverGetVersion", "cudart": "cudaRuntimeGetVersion", "nvrtc": "nvrtcVersion"}
@@ -173,12 +173,7 @@ def test_the_search_goes_on_and_says_why(stubs, run, tmp_path) -> None:
     """A cut library is passed over for the next place, and the description names it with the reason."""
     cut, sound = library("cudart", tmp_path / "cut" / "lib64"), library("cudart", tmp_path / "sound" / "lib64")
     os.truncate(cut, 3000)
-    code = f"""
-import ctypes
-describe = ctypes.CDLL({str(stubs["cudart"])!r}).stub_cudart_describe
-describe.restype = ctypes.c_char_p
-print(describe())
-"""
+    code = loaded(stubs["cudart"], "stub_cudart_describe") + "print(stub.stub_cudart_describe())"
     done = run(code, CUDA_PATH=tmp_path / "cut", CUDA_HOME=tmp_path / "sound")
     assert f"({cut}: is cut off)" in done.stdout
     assert f'"file": "{sound}"' in done.stdout

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import NOWHERE, compile_c, linked
+from .conftest import NOWHERE, compile_c, linked, loaded
 
 THREADS = 200
 
@@ -163,12 +163,8 @@ print(ctypes.CDLL(None).cudaGetDeviceCount(ctypes.byref(n)), n.value)
 
 def test_stub_named_as_the_library(stubs, run, tmp_path) -> None:
     """Another stub, or the stub itself, is refused as the real library; circles do not come to be."""
-    code = f"""
-import ctypes
-stub = ctypes.CDLL({str(stubs["cudart"])!r})
-stub.cudaGetErrorString.restype = ctypes.c_char_p
-print(stub.cudaGetDeviceCount(None), stub.cudaGetErrorString(303).decode())
-"""
+    code = loaded(stubs["cudart"], "cudaGetErrorString")
+    code += "print(stub.cudaGetDeviceCount(None), stub.cudaGetErrorString(303).decode())"
     done = run(code, CUDALINK_STUBS_CUDART=stubs["cudart"])
     assert done.stdout.startswith("303 libstub_cudart.so: no libcudart was found; looked in CUDALINK_STUBS_CUDART=")
     assert "(is a stub itself, or linked with one)" in done.stdout

@@ -6,7 +6,7 @@ import pytest
 
 from pytest_cudalink.stubs.catalog import CatalogLibrary
 
-from .conftest import NOWHERE, compile_c, linked, run_hidden
+from .conftest import NOWHERE, compile_c, linked, loaded, run_hidden
 
 #: What CUDA answers where a library, and where a symbol cannot be found.
 ERRORS = {"cuda": (303, 302), "cudart": (303, 302), "nvrtc": (11, 11)}
@@ -47,8 +47,8 @@ def call_everything(library: CatalogLibrary, types: dict[str, str]) -> str:
         outputs, arguments, sizes = {output.name: output for output in function.outputs}, [], {}
         for parameter in function.parameters:
             if parameter.is_pointer:
-                output, one = outputs.get(parameter.name), f"sizeof(*({parameter.type})0)"
-                sizes[parameter.name] = f"{8 if output.length else 1} * {output.size or one}" if output else "0"
+                output, element = outputs.get(parameter.name), f"sizeof(*({parameter.type})0)"
+                sizes[parameter.name] = f"{8 if output.length else 1} * {output.size or element}" if output else "0"
                 arguments.append(f"at_{parameter.name}")
             else:
                 meaning = types.get(parameter.type, "")
@@ -101,20 +101,15 @@ def test_what_is_missing(name: str, errors: tuple[int, int], lacks: str, stubs, 
 
 def test_null_outputs(stubs, run) -> None:
     """A null pointer for an output is left alone."""
-    code = f"""
-import ctypes
-stub = ctypes.CDLL({str(stubs["cudart"])!r})
-print(stub.cudaGetDeviceCount(None), stub.cudaMalloc(None, ctypes.c_size_t(1)), stub.cudaGetDeviceProperties(None, 0))
-"""
+    calls = "cudaGetDeviceCount(None)", "cudaMalloc(None, ctypes.c_size_t(1))", "cudaGetDeviceProperties(None, 0)"
+    code = loaded(stubs["cudart"]) + f"print({', '.join(f'stub.{call}' for call in calls)})"
     assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout == "303 303 303\n"
 
 
 def test_error_names(stubs, run) -> None:
     """The error strings know success and the two errors of the stub, and answer for every other code."""
-    code = f"""
-import ctypes
-stub = ctypes.CDLL({str(stubs["cudart"])!r})
-stub.cudaGetErrorName.restype = stub.cudaGetErrorString.restype = ctypes.c_char_p
+    code = loaded(stubs["cudart"], "cudaGetErrorName", "cudaGetErrorString")
+    code += """
 print(*[stub.cudaGetErrorName(code).decode() for code in (0, 302, 303, 700)], stub.cudaGetErrorString(0).decode())
 """
     assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stdout == (
@@ -126,9 +121,8 @@ print(*[stub.cudaGetErrorName(code).decode() for code in (0, 302, 303, 700)], st
 def test_one_missing_function_stands_alone(stubs, run, tmp_path) -> None:
     """A library with one function serves that one; the others fail alone, with 302."""
     real = compile_c(tmp_path / "part.so", "int cudaGetDeviceCount(int *n) { *n = 5; return 0; }")
-    code = f"""
-import ctypes
-stub = ctypes.CDLL({str(stubs["cudart"])!r})
+    code = loaded(stubs["cudart"])
+    code += """
 n = ctypes.c_int(-1)
 for name in ("cudaGetDeviceCount", "cudaGetDevice", "cudaGetDeviceCount"):
     print(getattr(stub, name)(ctypes.byref(n)), n.value)
