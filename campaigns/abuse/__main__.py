@@ -17,7 +17,9 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from pytest_cudalink import emulator
@@ -56,56 +58,28 @@ def child(scenario: Scenario, seed: int, numbers: range, board: Path, until: flo
                 notes[number] = Outcome.UNEXPECTED
 
 
-class Crew:
-    """The child processes of one campaign; each has its share of the numbers, and a successor if it dies."""
-
-    def __init__(
-        self, command: Sequence[str], scenario: Scenario, inputs: int, processes: int, board: Path, until: float
-    ) -> None:
-        self._command, self._board, self._until = command, board, until
-        self._environment = {**os.environ, "CUDALINK_LINK_TIMEOUT": str(CALL_LIMIT)}
-        if scenario.emulated:
-            self._environment |= emulator.emulation_for("13.0").environment()
-        self._shares = [range(first, inputs, processes) for first in range(processes)]
-        self._ends: list[str] = []
-
-    def work(self, notes: mmap.mmap) -> list[str]:
-        """Run the children to their end; return how those ended that died or hung."""
-        active = [self._started(share) for share in self._shares if share]
-        while active:
+def worked(command: Sequence[str], env: dict[str, str], share: range, notes: mmap.mmap, until: float) -> Iterator[str]:
+    """Run a child on a share of the numbers, and a successor if it dies; yield how those ended that died or hung."""
+    while share:
+        numbers = f"--child={share.start}:{share.stop}:{share.step}"
+        process, at, since, code = subprocess.Popen([*command, numbers], env=env), share.start, time.monotonic(), None
+        while code is None and time.monotonic() - since < HANG_LIMIT:
             time.sleep(POLL)
-            active = [after for watched in active if (after := self._watched(notes, *watched)) is not None]
-        return self._ends
-
-    def _started(self, share: range) -> tuple[subprocess.Popen[bytes], range, int, float]:
-        numbers = f"{share.start}:{share.stop}:{share.step}"
-        command = [*self._command, f"--child={numbers}", f"--board={self._board}", f"--until={self._until}"]
-        process = subprocess.Popen(command, env=self._environment)
-        return process, share, share.start, time.monotonic()
-
-    def _watched(
-        self, notes: mmap.mmap, process: subprocess.Popen[bytes], share: range, at: int, since: float
-    ) -> tuple[subprocess.Popen[bytes], range, int, float] | None:
-        before = at
-        while at < share.stop and notes[at] not in (Outcome.NOT_TRIED, Outcome.AT_WORK):
-            at += share.step
-        code = process.poll()
-        if at != before:
-            since = time.monotonic()
-        if code is None and time.monotonic() - since < HANG_LIMIT:
-            return process, share, at, since
-        if code == 0 and (at >= share.stop or time.monotonic() > self._until):
-            return None
+            code, before = process.poll(), at
+            while at < share.stop and notes[at] not in (Outcome.NOT_TRIED, Outcome.AT_WORK):
+                at += share.step
+            since = time.monotonic() if at != before else since
+        if code == 0 and (at >= share.stop or time.monotonic() > until):
+            return
         if code is None:
             process.send_signal(signal.SIGABRT)  # faulthandler, if it is on, writes where it hangs
             process.wait()
         if at >= share.stop:
-            self._ends.append(f"a child ended with {code} after its last input")
-            return None
+            yield f"a child ended with {code} after its last input"
+            return
         notes[at] = Outcome.HANG if code is None else Outcome.SIGNAL
-        self._ends.append(f"input {at}: {'hung' if code is None else f'the process ended with {code}'}")
-        rest = range(at + share.step, share.stop, share.step)
-        return self._started(rest) if rest and time.monotonic() < self._until else None
+        yield f"input {at}: {'hung' if code is None else f'the process ended with {code}'}"
+        share = range(at + share.step if time.monotonic() < until else share.stop, share.stop, share.step)
 
 
 def campaign(
@@ -123,13 +97,18 @@ def campaign(
     `shown` are listed. After `seconds` a process tries no further input; a campaign that tried none fails.
     """
     scenario = SCENARIOS[name]
-    command = [sys.executable, *program, name, f"--seed={seed}"]
     started = time.monotonic()
+    until = started + seconds
+    env = {**os.environ, "CUDALINK_LINK_TIMEOUT": str(CALL_LIMIT)}
+    if scenario.emulated:
+        env |= emulator.emulation_for("13.0").environment()
     with tempfile.TemporaryDirectory() as folder:
         board = Path(folder) / "board"
         board.write_bytes(bytes(inputs))
-        with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
-            ends = Crew(command, scenario, inputs, processes, board, started + seconds).work(notes)
+        command = [sys.executable, *program, name, f"--seed={seed}", f"--board={board}", f"--until={until}"]
+        with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes, ThreadPoolExecutor(processes) as pool:
+            shares = [range(first, inputs, processes) for first in range(processes)]
+            ends = [*chain(*pool.map(lambda share: [*worked(command, env, share, notes, until)], shares))]
             outcomes = [Outcome(note) for note in notes[:]]
     counts: dict[str, Counter[Outcome]] = {}
     for number, subject, _ in mutated(chosen(scenario), seed, range(inputs)):
