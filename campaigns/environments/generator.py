@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -196,21 +196,18 @@ def _some_libraries(source: random.Random, chosen: dict[str, str]) -> list[tuple
     """Libraries of one minor, of either major that is there."""
     old = any(name in _OF_12 for name in chosen)
     minor = source.choice([_minor(release) for release in PACKAGES[PARTS["cudart"][old]]["releases"]])
-    names = [PARTS[part][old] for part in source.sample(_CORE, source.randint(1, 3))]
-    return [
-        (name, fitting[-1])
-        for name in names
-        if (fitting := [release for release in PACKAGES[name]["releases"] if _minor(release) == minor])
-    ]
+    return [*_of_minor([PARTS[part][old] for part in source.sample(_CORE, source.randint(1, 3))], minor)]
 
 
 def _a_toolkit(source: random.Random, _: dict[str, str]) -> list[tuple[str, str]]:
     minor = source.choice([_minor(release) for release in PACKAGES["nvidia-cuda-nvcc"]["releases"]])
-    parts = (*_CORE, "nvcc", "nvvm", "crt")
-    return [
-        (name, [release for release in PACKAGES[name]["releases"] if _minor(release) == minor][-1])
-        for name in (PARTS[part][0] for part in parts)
-    ]
+    return [*_of_minor((PARTS[part][0] for part in (*_CORE, "nvcc", "nvvm", "crt")), minor)]
+
+
+def _of_minor(names: Iterable[str], minor: str) -> Iterator[tuple[str, str]]:
+    """Yield packages with their newest releases of a minor, if there are such."""
+    for name in names:
+        yield from [(name, r) for r in PACKAGES[name]["releases"] if _minor(r) == minor][-1:]
 
 
 def _by_conda(source: random.Random, chosen: dict[str, str]) -> list[tuple[str, str]] | None:
@@ -388,15 +385,11 @@ def make(drawn: Recipe, prefix: Path) -> dict[str, str]:
 # -- damage that is done: each takes what was drawn, the versions, and the folder with the packages; returns variables
 
 
-def _lose(package: tuple[str, str], _: dict[str, str], site: Path) -> None:
-    (site / package[1]).unlink(missing_ok=True)
-
-
-def _cut(package: tuple[str, str], _: dict[str, str], site: Path) -> None:
+def _lose(package: tuple[str, str], _: dict[str, str], site: Path, *, half: bool = False) -> None:
     file = site / package[1]
-    if file.is_file():
-        content = file.read_bytes()
-        file.unlink()  # its content has other names
+    content = file.read_bytes() if half and file.is_file() else None
+    file.unlink(missing_ok=True)  # its content has other names
+    if content is not None:
         file.write_bytes(content[: len(content) // 2])
         file.chmod(0o755)
 
@@ -467,17 +460,16 @@ def _put_into_usr_local(packages: list[tuple[str, str]], _: dict[str, str], site
     _toolkit_in(site.parents[3] / "local" / "cuda", packages)
 
 
-def _cache_libraries(packages: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
+def _cache_libraries(
+    packages: list[tuple[str, str]], versions: dict[str, str], site: Path, *, lost: bool = False
+) -> None:
     (folder,) = _name_libraries(packages, versions, site, "cached").values()
     conf = site.parents[3] / "ld.so.conf"
     conf.write_text(f"{folder}\ninclude /etc/ld.so.conf\n", encoding="utf-8")
     cache = conf.with_name("ld.so.cache")
     subprocess.run(["ldconfig", "-X", "-C", str(cache), "-f", str(conf)], check=True, capture_output=True)
-
-
-def _cache_lost_libraries(packages: list[tuple[str, str]], versions: dict[str, str], site: Path) -> None:
-    _cache_libraries(packages, versions, site)
-    shutil.rmtree(site.parents[3] / "cached")
+    if lost:
+        shutil.rmtree(folder)
 
 
 def _install_by_conda(packages: list[tuple[str, str]], versions: dict[str, str], site: Path) -> dict[str, str]:
@@ -558,7 +550,7 @@ def _one_of(source: random.Random, chosen: dict[str, str]) -> str | None:
 #: Each kind of damage: what draws it, and what does it.
 _KINDS: Final[dict[str, tuple[Callable[..., Any], Callable[..., dict[str, str] | None]]]] = {
     "missing": (_a_file, _lose),
-    "cut": (_a_file, _cut),
+    "cut": (_a_file, partial(_lose, half=True)),
     "over": (_another_release, _install_over),
     "variant": (_variant, _install_over),
     "left-over": (_another_release, _leave_metadata),
@@ -568,7 +560,7 @@ _KINDS: Final[dict[str, tuple[Callable[..., Any], Callable[..., dict[str, str] |
     "toolkit": (_a_toolkit, _name_toolkit),
     "local": (_a_toolkit, _put_into_usr_local),
     "cache": (_some_libraries, _cache_libraries),
-    "stale-cache": (_some_libraries, _cache_lost_libraries),
+    "stale-cache": (_some_libraries, partial(_cache_libraries, lost=True)),
     "conda": (_by_conda, _install_by_conda),
     "rpath": (_linked, partial(_link_with, "rpath")),
     "runpath": (_linked, partial(_link_with, "runpath")),

@@ -67,7 +67,7 @@ def _run(*words: str | Path, seconds: float = 900, **more: Any) -> subprocess.Co
     return subprocess.run([*map(str, words)], capture_output=True, text=True, check=False, timeout=seconds, **more)
 
 
-def audited(wheel: Path) -> tuple[tuple[str, ...], ...]:
+def audited(wheel: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The errors of the audit, and its notes.
 
     Raises RuntimeError if it cannot read the wheel.
@@ -76,10 +76,8 @@ def audited(wheel: Path) -> tuple[tuple[str, ...], ...]:
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{wheel}: {done.stdout}{done.stderr}")
     (audit,) = json.loads(done.stdout)
-    return tuple(
-        tuple(f"{f['place']} {f['what']}" for f in audit["findings"] if f["severity"] == severity)
-        for severity in ("error", "note")
-    )
+    said = [(finding["severity"], f"{finding['place']} {finding['what']}") for finding in audit["findings"]]
+    return tuple(text for kind, text in said if kind == "error"), tuple(text for kind, text in said if kind == "note")
 
 
 def made(wheel: Path, prefix: Path, resolution: str, extra: str) -> bool:
@@ -140,10 +138,8 @@ def judge(wheel: Path) -> Verdict:
                 otherwise.add(f"{name.rpartition('/')[2]}: {text[-120:]}")
     if not environments:
         raise RuntimeError(f"{wheel.name}: no environment was made")
-    errors, notes = audited(wheel)
-    return Verdict(
-        wheel.name, errors, notes, tuple(sorted(missing)), files, tuple(environments), tuple(sorted(otherwise))
-    )
+    lists = tuple(sorted(missing)), files, tuple(environments), tuple(sorted(otherwise))
+    return Verdict(wheel.name, *audited(wheel), *lists)
 
 
 def downloaded(name: str, folder: Path) -> Path:
