@@ -27,11 +27,8 @@ PREFER_PTX, PREFER_BINARY = 0, 1
 WRAPPER_MAGIC = 0x466243B1
 
 #: Entries in their order; after @, what is changed in one.
-CASES = {
-    name: entries.strip()
-    for name, colon, entries in (line.partition(":") for line in CASES_FILE.read_text(encoding="utf-8").splitlines())
-    if colon and name[0] != "#"
-}
+_LINES = [line.partition(":") for line in CASES_FILE.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+CASES = {name: entries.strip() for name, colon, entries in _LINES if colon}
 #: Variables of the driver that change the choice, each with the cases that are asked with it.
 ENVIRONMENTS: dict[str, dict[str, str]] = {
     "": {},
@@ -134,16 +131,12 @@ def _asks(variables: str) -> Iterator[tuple[str, str, Program]]:
         library = ["cuLibraryLoadData", ["o", "h"], image, 0, 0, 0, 0, 0, 0]
         yield case, "library", [library, *_module(names, "cuLibraryGetModule", "$3", before=4)]
         if not text.startswith("raw "):
-            yield (
-                case,
-                "link",
-                [
-                    ["cuLinkCreate_v2", 0, 0, 0, ["o", "h"]],
-                    ["cuLinkAddData_v2", "$3", FATBIN_INPUT, image, f"#{case}", "'image", 0, 0, 0],
-                    ["cuLinkComplete", "$3", ["o", "Q"], ["o", "Q"]],
-                    *_module(names, "cuModuleLoadDataEx", "$5", 0, 0, 0, before=6),
-                ],
-            )
+            link: Program = [
+                ["cuLinkCreate_v2", 0, 0, 0, ["o", "h"]],
+                ["cuLinkAddData_v2", "$3", FATBIN_INPUT, image, f"#{case}", "'image", 0, 0, 0],
+                ["cuLinkComplete", "$3", ["o", "Q"], ["o", "Q"]],
+            ]
+            yield case, "link", [*link, *_module(names, "cuModuleLoadDataEx", "$5", 0, 0, 0, before=6)]
         if case in _WITH_OPTIONS:
             for name, strategy in (("prefer-ptx", PREFER_PTX), ("prefer-binary", PREFER_BINARY)):
                 option = 1, ["L", "i", [JIT_FALLBACK]], ["L", "Q", [strategy]]

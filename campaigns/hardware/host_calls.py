@@ -55,13 +55,8 @@ def answers_in(caller: str, names: list[str]) -> dict[str, str]:
 
 def main() -> None:
     """Print a JSON object: for each function its answers in a host function and in a callback."""
-    table = read_table("emulator/functions.toml")["symbols"]
-    names = sorted(
-        name
-        for release in table.values()
-        for name in release
-        if not name.startswith(LEFT_OUT) and not name.endswith(("_ptsz", "_ptds"))
-    )
+    every = {name for release in read_table("emulator/functions.toml")["symbols"].values() for name in release}
+    names = sorted(name for name in every if not (name.startswith(LEFT_OUT) or name.endswith(("_ptsz", "_ptds"))))
     answers = {way: answers_in(way, names) for way in ("host", "callback")}
     print(json.dumps({name: [answers[way][name] for way in answers] for name in names}))
 

@@ -55,11 +55,12 @@ def _command(stage: Stage, out: Path) -> list[str]:
     python = [sys.executable, "-P"]
     if stage.kind == "tests":
         options = ["-q", "-p", "no:cacheprovider", f"--junitxml={out}", "-o", "junit_family=xunit1"]
-        return [*python, "-m", "pytest", *options, *stage.arguments]
+        return [*python, "-m", "pytest", *options, *stage.words.split()]
     if stage.kind == "program":
-        return [*python, "-m", *stage.arguments]
+        return [*python, "-m", *stage.words.split()]
     # its folder has the modules that it imports
-    return [sys.executable, str(ROOT / stage.arguments[0]), *stage.arguments[1:], f"--json={out}"]
+    file, *options = stage.words.split()
+    return [sys.executable, str(ROOT / file), *options, f"--json={out}"]
 
 
 def _run(command: list[str], seconds: float, place: Path, environment: dict[str, str]) -> tuple[int | None, str]:

@@ -80,8 +80,8 @@ def test_stages_name_what_exists() -> None:
     assert len({stage.name for stage in STAGES}) == len(STAGES)
     for stage in STAGES:
         if stage.kind == "program":
-            assert (ROOT / f"{stage.arguments[0].replace('.', '/')}.py").is_file()
-        assert all((ROOT / word).is_file() for word in stage.arguments if word.endswith(".py"))
+            assert (ROOT / f"{stage.words.split()[0].replace('.', '/')}.py").is_file()
+        assert all((ROOT / word).is_file() for word in stage.words.split() if word.endswith(".py"))
 
 
 def test_a_stage_on_the_emulated_driver(monkeypatch, toolkit) -> None:
@@ -106,7 +106,7 @@ def test_a_stage_of_tests(monkeypatch, tmp_path: Path) -> None:
         "@pytest.mark.parametrize('n', [1, 2])\ndef test_c(n): pytest.skip('no such GPU')\n",
         encoding="utf-8",
     )
-    result = run_stage(Stage("x", "X", "tests", (str(file),)))
+    result = run_stage(Stage("x", "X", "tests", str(file)))
     assert (result["outcome"], result["passed"]) == ("failed", 1)
     assert result["skipped"] == [["2 of the tests", "no such GPU"]]
     assert "assert 1 == 2" in result["failures"][0]
@@ -123,7 +123,7 @@ def test_a_stage_without_a_result_is_red(tmp_path: Path, monkeypatch, code: str,
     """A program that says nothing, or takes too long, is a failure with its output."""
     (tmp_path / "silent.py").write_text(code, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    result = run_stage(Stage("x", "X", "program", ("silent",), seconds))
+    result = run_stage(Stage("x", "X", "program", "silent", seconds))
     assert result["outcome"] == "failed"
     assert why in result["failures"][0]
 
@@ -139,7 +139,7 @@ def test_the_tests_are_the_checkouts_and_the_package_is_the_environments(tmp_pat
     done = subprocess.run([python, "-m", "campaigns.hardware"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.stderr == f"{package}\n"
     monkeypatch.setattr(sys, "executable", python)
-    result = run_stage(Stage("x", "X", "program", ("campaigns.hardware.doctor",)))
+    result = run_stage(Stage("x", "X", "program", "campaigns.hardware.doctor"))
     assert result["failures"] == [f"it ended with exit code 1 without a result\n{package}\n"]
 
 

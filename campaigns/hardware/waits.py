@@ -148,19 +148,19 @@ class Machine(Driver):
         """A library that no one has used."""
         return self.made("cuLibraryLoadData", self.image, None, None, 0, None, None, 0)
 
-    def kernel(self) -> int:
+    def kernel(self, library: int = 0) -> int:
         """A kernel that no one has launched."""
-        return self.made("cuLibraryGetKernel", self.library(), b"empty")
+        return self.made("cuLibraryGetKernel", library or self.library(), b"empty")
 
     def used_library(self) -> int:
         """A library with a kernel that was loaded."""
         library = self.library()
-        self.used_kernel(self.made("cuLibraryGetKernel", library, b"empty"))
+        self.used_kernel(library)
         return library
 
-    def used_kernel(self, kernel: int = 0) -> int:
+    def used_kernel(self, library: int = 0) -> int:
         """A kernel that was loaded."""
-        kernel = kernel or self.kernel()
+        kernel = self.kernel(library)
         self.made("cuKernelGetFunction", kernel)
         return kernel
 

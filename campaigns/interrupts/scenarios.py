@@ -570,20 +570,14 @@ def begin() -> None:
     _driver().must("cuInit", 0)
 
 
-def watch() -> None:
-    """Count from now on what this process holds."""
-    begin()
-    HELD.watch_nvjitlink()
-    HELD.watch_worker()
-    HELD.watch_nvrtc()
-
-
 @contextmanager
 def walk_of(name: str) -> Iterator[Walk]:
     """Return the walk over a scenario, in a process on an emulated driver."""
     global _FOLDER  # noqa: PLW0603 (one walk in each process)
     run, check, *prepare = SCENARIOS[name]
-    watch()
+    begin()
+    for watch in (HELD.watch_nvjitlink, HELD.watch_worker, HELD.watch_nvrtc):
+        watch()
     sys.unraisablehook = lambda _found: None
     looks: Callable[[], dict[str, object]] = look
     if name in ("fake_versions", "linker_factory", "emulated_driver", "force_backend"):

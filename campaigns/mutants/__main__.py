@@ -6,7 +6,8 @@ import sys
 import time
 import tomllib
 import zlib
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ class Tally:
     """What was counted of each file, and what is wrong."""
 
     def __init__(self, listed: Container[str], *, verbose: bool) -> None:
-        self.counts: dict[str, list[int]] = {}
+        self.counts: dict[str, Counter[bool]] = {}  # of each file, how many were killed, and how many were not
         self.faults: list[str] = []
         self.notes: list[str] = []
         self._listed, self._verbose = listed, verbose
@@ -35,7 +36,7 @@ class Tally:
         `killed`: by what, if it was.
         `may_survive`: whether a survivor that is not listed only counts for the share of those that are killed.
         """
-        self.counts.setdefault(file, [0, 0])[0 if killed else 1] += 1
+        self.counts.setdefault(file, Counter())[bool(killed)] += 1
         if not killed and key not in self._listed:
             (self.notes if may_survive else self.faults).append(f"survives: {key}")
         elif killed and key in self._listed:
@@ -74,9 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = [mutant for mutant in meant if not options.sample or key(*mutant) in killers][: options.number]
         reasons.append(judge(chosen, killers, configuration[room], options.jobs, add) if chosen else "")
         counts = [c for file, c in tally.counts.items() if file.endswith(".c") == (room == "native")]
-        killed, survived = _sum(counts)
-        percent, least = 100 * killed / max(killed + survived, 1), configuration[room]["least-percent"]
-        if meant and not killed + survived:
+        judged, least = sum(counts, Counter[bool]()), configuration[room]["least-percent"]
+        percent = 100 * judged[True] / max(judged.total(), 1)
+        if meant and not judged:
             tally.faults.append(f"no {room} mutant was judged")
         elif not options.only and percent < least:
             tally.faults.append(f"{percent:.1f} % of the {room} mutants are killed; expected {least} % or more")
@@ -113,17 +114,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _sum(counts: Iterable[Sequence[int]]) -> tuple[int, int]:
-    """The numbers of all mutants that were killed, and of all that survived."""
-    rows = [*counts]
-    return sum(row[0] for row in rows), sum(row[1] for row in rows)
-
-
-def _table(counts: dict[str, list[int]], seconds: float) -> None:
+def _table(counts: dict[str, Counter[bool]], seconds: float) -> None:
     """Print what was counted of each file."""
-    for name, (dead, alive) in {**counts, "all": _sum(counts.values())}.items():
-        percent = 100 * dead / (dead + alive) if dead + alive else 0
-        sys.stdout.write(f"{dead + alive:5} mutants {dead:5} killed {alive:4} survivors {percent:5.1f} %  {name}\n")
+    for name, row in {**counts, "all": sum(counts.values(), Counter[bool]())}.items():
+        dead, alive, percent = row[True], row[False], 100 * row[True] / max(row.total(), 1)
+        sys.stdout.write(f"{row.total():5} mutants {dead:5} killed {alive:4} survivors {percent:5.1f} %  {name}\n")
     sys.stdout.write(f"in {seconds:.0f} seconds\n")
 
 

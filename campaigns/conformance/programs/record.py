@@ -85,7 +85,7 @@ def record(seeds: Sequence[int], processes: int = 1, seconds: float = 480, devic
             worker.join(max(0, deadline + 30 - time.monotonic()))
             worker.kill()
         rows = []
-        for line in (line for path in Path(folder).iterdir() for line in path.read_text("utf-8").splitlines()):
+        for line in [line for path in Path(folder).iterdir() for line in path.read_text("utf-8").splitlines()]:
             with suppress(ValueError):
                 rows.append(json.loads(line))
     return {**about, "date": time.strftime("%Y-%m-%d", time.gmtime()), "programs": sorted(rows, key=lambda row: row[0])}
