@@ -99,6 +99,21 @@ class Forks:
         return subprocess.CompletedProcess([sys.executable, *arguments], code, *said)
 
 
+class Result(pytest.RunResult):
+    """What a nested run has shown, and how it ended."""
+
+    def ended(self, code: int | None = None, **outcomes: int) -> Self:
+        """Expect so many tests of each outcome, and the exit code: that of failed tests if some failed, else 0."""
+        self.assert_outcomes(**outcomes)
+        failing = outcomes.get("failed", 0) + outcomes.get("errors", 0)
+        assert self.ret == (bool(failing) if code is None else code)
+        return self
+
+    def shows(self, *patterns: str, consecutive: bool = False) -> None:
+        """Expect lines that match patterns, in this order, on standard output."""
+        self.stdout.fnmatch_lines(patterns, consecutive=consecutive)
+
+
 class NestedPytest:
     """Runs pytest in the folder of a ``pytester``, with this plugin and those that are named; no other loads.
 
@@ -111,7 +126,7 @@ class NestedPytest:
 
     def __call__(
         self, *arguments: str, module: str | None = None, plugins: tuple[str, ...] = (), fresh: bool = False
-    ) -> pytest.RunResult:
+    ) -> Result:
         """Result of a run, as ``pytester.runpytest_subprocess`` gives it; a fresh one is started and not forked."""
         if module is not None:
             self._pytester.makepyfile(test_it=module)
@@ -132,7 +147,7 @@ class NestedPytest:
         print(said)
         print(complaint, file=sys.stderr)
         status = pytest.ExitCode(code) if code in list(pytest.ExitCode) else code
-        return pytest.RunResult(status, said.splitlines(), complaint.splitlines(), spent)
+        return Result(status, said.splitlines(), complaint.splitlines(), spent)
 
 
 def _start(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path]) -> int:

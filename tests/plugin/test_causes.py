@@ -117,7 +117,6 @@ def run(pytester: pytest.Pytester, run_pytest):
 def test_each_refused_image_explains_its_failure(run, toolkit, pytester, arguments: tuple[str, ...]) -> None:
     """Each code has its reason in records and JUnit, and no test that of another; `test_explained` has the phases."""
     result, tests = run(DRIVER + TESTS, "--junitxml=junit.xml", *arguments)
-
     causes = {name: test.cause for name, test in tests.items() if test.cause}
     assert set(causes) == set(CAUSES)
     for name, (what, why) in CAUSES.items():
@@ -160,7 +159,6 @@ def test_nvjitlink_explains_a_newer_input(run, toolkit) -> None:
     """An input that is newer than nvJitLink has its reason, whatever called it; the bundled linker says the same."""
     pytest.importorskip("cuda.bindings.nvjitlink")
     _, tests = run(NEWER_INPUT, driver="absent")
-
     assert "NVJITLINK_ERROR_" in tests["test_ltoir"].cause["what"]
     assert "nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5" in tests["test_ltoir"].cause["what"]
     assert "links code of CUDA 13" in tests["test_ltoir"].cause["why"]
@@ -219,7 +217,6 @@ def test_unjoined():
 def test_captures(run, toolkit) -> None:
     """A call that invalidated a capture and the test that left one open are named, and for no other failure."""
     _, tests = run(CAPTURES, driver="13.0")
-
     named = {name: test.cause for name, test in tests.items() if test.cause is not None}
     assert named.keys() == {"test_forbidden", "test_ends_the_invalidated", "test_leaves", "test_later"}
     rest = "is a call that a capture forbids, and it invalidated the capture of a stream"
@@ -257,16 +254,13 @@ def test_passes(): pass
 def test_a_missing_driver_where_nothing_asks(pytester: pytest.Pytester, run_pytest, toolkit, arguments) -> None:
     """The plugin does nothing in such a run, but a test that fails for want of a driver still hears of the option."""
     pytester.makepyfile(test_it=WITHOUT_DRIVER, test_import=f"{WITHOUT_DRIVER}\ntest_numba()")
-    result = run_pytest("--continue-on-collection-errors", *arguments)
-    result.assert_outcomes(passed=1, failed=5, errors=1)
+    result = run_pytest("--continue-on-collection-errors", *arguments).ended(passed=1, failed=5, errors=1)
     fix = f"fix    run with --cudalink-driver={toolkit}, which emulates one"
     assert result.stdout.lines.count(fix) == 5
-    result.stdout.fnmatch_lines(
-        [
-            "error  DriverNotFoundError: no CUDA driver: libcuda.so.1: not there",
-            "why    this process finds no CUDA driver, real or emulated",
-            fix,
-        ],
+    result.shows(
+        "error  DriverNotFoundError: no CUDA driver: libcuda.so.1: not there",
+        "why    this process finds no CUDA driver, real or emulated",
+        fix,
         consecutive=True,
     )
     result.stdout.no_fnmatch_line("cudalink: *")

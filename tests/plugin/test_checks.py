@@ -980,6 +980,7 @@ def test_a_process_that_repeats_collecting() -> None:
 
 DRIVER, NVJITLINK, NOTHING = MarkerPlan(backend="driver"), MarkerPlan(backend="nvjitlink"), MarkerPlan()
 TOOLKIT = MarkerPlan(requirements=(SimpleNamespace(name="toolkit"),))
+SKIPPED = {"outcome": "skipped"}
 GPU = MarkerPlan(requirements=(*TOOLKIT.requirements, SimpleNamespace(name="gpu")))
 
 
@@ -1012,30 +1013,24 @@ def test_who_asks_for_the_driver(plan: MarkerPlan | None, settings: dict[str, st
     ("phases", "driver", "answer"),
     [
         ([("teardown", {})], True, "ran"),
-        ([("setup", {"outcome": "skipped"}), ("teardown", {})], True, "skipped"),
-        ([("call", {"outcome": "skipped"}), ("teardown", {})], True, "skipped"),
-        ([("call", {"outcome": "skipped"}), ("setup", {}), ("teardown", {})], True, "ran"),
-        ([("call", {"outcome": "skipped", "wasxfail": ""}), ("teardown", {})], True, "ran"),
-        ([("call", {"outcome": "skipped", "cudalink_unsupported": True}), ("teardown", {})], True, "ran"),
-        ([("call", {"wasxfail": ""}), ("teardown", {})], True, "ran"),
+        ([("setup", SKIPPED), ("teardown", {})], True, "skipped"),
+        ([("call", SKIPPED), ("teardown", {})], True, "skipped"),
+        ([("call", SKIPPED), ("setup", {}), ("teardown", {})], True, "ran"),
+        ([("call", {**SKIPPED, "wasxfail": ""}), ("teardown", {})], True, "ran"),
+        ([("call", {**SKIPPED, "cudalink_unsupported": True}), ("teardown", {})], True, "ran"),
         ([("teardown", {})], False, "found no driver"),
     ],
 )
 def test_whether_a_test_ran_on_the_driver(phases, driver: bool, answer: str, monkeypatch) -> None:
     """A skip means no, but not one that stands for a failure; the driver is looked for once."""
-    looked = []
-
-    def answer_of_driver() -> ForeignAnswer:
-        looked.append(driver)
-        return ForeignAnswer(exists=driver)
-
-    monkeypatch.setattr(in_another_process, "driver", answer_of_driver)
+    looked = Mock(return_value=ForeignAnswer(exists=driver))
+    monkeypatch.setattr(in_another_process, "driver", looked)
     run = begun(backend="driver")
     run.part(Require)
     for _ in range(2):
         report = [reported(run, when, **more) for when, more in phases][-1]
         assert report.cudalink_on_driver == answer
-    assert len(looked) == (answer != "skipped")
+    assert looked.call_count == (answer != "skipped")
 
 
 NEITHER = {"skipped": 1, "found no driver": 1}

@@ -88,7 +88,6 @@ def test_plain(run, pytester, name) -> None:
     """The record has the signal and the frames where a handler can run, and says why not elsewhere."""
     code, ended_by = DEATHS[name]
     ended = run(HEAD + code + AFTER, "--cudalink-driver=13.0")
-
     assert ended.tests == {"test_before": "P", "test_dies": "C"}
     assert ended.cell.lost == ["test_it.py::test_after"]
     assert ended.cell.fault == "the run did not finish (2 tests recorded, 1 lost)"
@@ -123,7 +122,6 @@ ELSEWHERE = {"isolated": ("-n2", "--cudalink-processes=isolated"), "xdist": ("-n
 def test_elsewhere(run, pytester, arguments) -> None:
     """A test that dies in another process is crashed, with what ended it, and nothing is lost."""
     ended = run(ALL, *arguments, "--junitxml=junit.xml", plugins=("subtests",))
-
     assert ended.tests == {"test_before": "P", "test_after": "P", **{f"test_{name}": "C" for name in DEATHS}}
     assert ended.cell.finished
     assert not ended.cell.without_result
@@ -156,7 +154,6 @@ def test_rerun_after_crash(run, pytester) -> None:
         module += f"def test_2_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
         module += f"def test_3_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
     ended = run(module, "--cudalink-processes=restarted")
-
     assert ended.cell.counts == {"P": 7, "C": 2}
     assert not ended.cell.without_result
     assert fails_on_crash(pytester)
@@ -182,8 +179,8 @@ def test_1(shared): pass
 def test_2(shared): os.write(shared, b"heard\\n")
 """
     result = run(module, "--cudalink-processes=restarted", "-rP").result
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["heard"])
+    result.ended(passed=2)
+    result.shows("heard")
     assert pytester.path.joinpath("said").read_text().split() == ["up", "down"]
 
 
@@ -292,7 +289,7 @@ def test_dies():
 def test_a_crash_of_a_forked_process_is_not_the_run(run) -> None:
     """A test may fork a process that dies; the run and its later crash are as ever."""
     ended = run(HEAD + "def test_forks():\n    if not os.fork(): os.abort()\n    os.wait()\n" + AFTER)
-    ended.result.assert_outcomes(passed=3)
+    ended.result.ended(passed=3)
     assert ended.cell.crashes == []
 
 
@@ -309,7 +306,7 @@ def test(i, tmp_path):
     open("folders", "a").write(f"{tmp_path} {os.getpid()}\\n")
 """
     ended = run(module, "--cudalink-processes=isolated")
-    ended.result.assert_outcomes(passed=4)
+    ended.result.ended(passed=4)
     ended.result.stdout.no_fnmatch_line("*started a new process each*")
     assert pytester.path.joinpath("imports").read_text() == "11"
     lines = pytester.path.joinpath("folders").read_text().split()
@@ -330,7 +327,7 @@ def test_1(): assert (a @ a)[0, 0] == 500
 def test_2(): pass
 """
     ended = run(module, "--cudalink-processes=isolated")
-    ended.result.assert_outcomes(passed=2)
+    ended.result.ended(passed=2)
     ended.result.stdout.no_fnmatch_line("*started a new process each*")
 
 
@@ -352,8 +349,8 @@ def test_where_a_copy_is_not_safe(run, name, workers) -> None:
     # with xdist, pytest-rerunfailures starts a thread in each process that is no worker
     options = ("--cudalink-processes=isolated", "--cudalink-driver=13.0", "-p", "no:rerunfailures")
     ended = run(module, *options, *workers)
-    ended.result.assert_outcomes(passed=2)
-    ended.result.stdout.fnmatch_lines([f"2 tests started a new process each: collecting the tests {why}"])
+    ended.result.ended(passed=2)
+    ended.result.shows(f"2 tests started a new process each: collecting the tests {why}")
 
 
 STOPS = {
@@ -381,7 +378,7 @@ def test_a_test_that_ends_the_run(run, name, mode) -> None:
     arguments = ("--cudalink-processes=isolated", *alone) if mode == "new process" else MODES[mode]
     ended = run(f"{HEAD}{stops}{AFTER}", *arguments)
     assert ended.result.ret == status
-    ended.result.stdout.fnmatch_lines([said])
+    ended.result.shows(said)
     assert ended.tests == ({} if mode == "new process" else {"test_before": "P"} | passes)
     assert ended.cell.crashes == []
     assert re.search(r"\d tests? not run(?:$|;)", ended.cell.fault)
@@ -410,8 +407,8 @@ def test_the_thread_of_rerunfailures_is_a_hazard(run) -> None:
     ended = run(
         "def test_1(): pass\ndef test_2(): pass\n", "--cudalink-processes=isolated", plugins=("xdist", "rerunfailures")
     )
-    ended.result.assert_outcomes(passed=2)
-    ended.result.stdout.fnmatch_lines(["2 tests started a new process each: collecting the tests started 1 thread"])
+    ended.result.ended(passed=2)
+    ended.result.shows("2 tests started a new process each: collecting the tests started 1 thread")
 
 
 @pytest.mark.slow

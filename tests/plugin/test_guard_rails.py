@@ -50,9 +50,8 @@ def test_option(run) -> None:
             from cuda.pathfinder import find_static_lib
             assert find_static_lib is pf.find_static_lib is guard.find_static_lib
         """
-    result = run(module, "--cudalink-guard-rails=best_effort")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["cudalink: *, guard rails best_effort (from option)"])
+    result = run(module, "--cudalink-guard-rails=best_effort").ended(passed=2)
+    result.shows("cudalink: *, guard rails best_effort (from option)")
 
 
 @pytest.mark.parametrize("first", ["guardrails.install(guard)", "guard.find_static_lib('cudadevrt')"])
@@ -77,7 +76,7 @@ def test_a_guard_of_the_suite_comes_first(run, first: str) -> None:
         "--cudalink-guard-rails=strict",
         "--cudalink-driver=13.2",
     )
-    result.assert_outcomes(passed=1)
+    result.ended(passed=1)
 
 
 def test_strict_without_a_driver(run, pytester) -> None:
@@ -87,30 +86,23 @@ def test_strict_without_a_driver(run, pytester) -> None:
     """
     required = "import pytest\n@pytest.mark.cudalink(nvjitlink='>=12.0')\ndef test_required(): pass\n"
     options = ("--cudalink-guard-rails=strict", "--cudalink-driver=absent", "--cudalink-report=r.jsonl")
-    result = run(LOOKS_UP + required, *options)
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*CompatibilityInsufficientMetadataError: whether the driver runs CUDA *(nvrtc library) is not known*",
-            "*= cudalink guard rails =*",
-            "mode strict (from option): 1 insufficient metadata",
-            "insufficient metadata (driver): whether the driver runs *",
-            "    nvrtc library at *libnvrtc.so* (found via *); CUDA *",
-            "    fix: install the NVIDIA driver; or *; or use the mode best_effort, which lets pass what is not known",
-            "    in test_it.py::test_library",
-        ]
+    run(LOOKS_UP + required, *options).ended(passed=2, failed=1).shows(
+        "*CompatibilityInsufficientMetadataError: whether the driver runs CUDA *(nvrtc library) is not known*",
+        "*= cudalink guard rails =*",
+        "mode strict (from option): 1 insufficient metadata",
+        "insufficient metadata (driver): whether the driver runs *",
+        "    nvrtc library at *libnvrtc.so* (found via *); CUDA *",
+        "    fix: install the NVIDIA driver; or *; or use the mode best_effort, which lets pass what is not known",
+        "    in test_it.py::test_library",
     )
     record = records.read(pytester.path / "r.jsonl")
     assert (record.run.versions["nvjitlink"]["found"] or "").startswith("1")
     assert [verdict.severity for verdict in record.verdicts] == ["unknown"]
-    result = run(LOOKS_UP, "--cudalink-guard-rails=best_effort", "--cudalink-driver=absent")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(
-        [
-            "*= cudalink guard rails =*",
-            "mode best_effort (from option): 1 not compared with a driver",
-            "no driver: --cudalink-driver=13.* emulates one to compare the toolkit with",
-        ]
+    result = run(LOOKS_UP, "--cudalink-guard-rails=best_effort", "--cudalink-driver=absent").ended(passed=2)
+    result.shows(
+        "*= cudalink guard rails =*",
+        "mode best_effort (from option): 1 not compared with a driver",
+        "no driver: --cudalink-driver=13.* emulates one to compare the toolkit with",
     )
     result.stdout.no_fnmatch_line("*insufficient metadata*")
     result.stdout.no_fnmatch_line("*fix: *")
@@ -132,9 +124,7 @@ def test_fixture(run, toolkit, mode) -> None:
             assert [str(item.version) for item in guard_rails.remembered] == ["{toolkit}"] * 2
         """
     arguments = ["--cudalink-guard-rails=strict"] if mode else []
-    result = run(module, "--cudalink-driver=13.2", *arguments)
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["mode *: 4 compatible"])
+    run(module, "--cudalink-driver=13.2", *arguments).ended(passed=2).shows("mode *: 4 compatible")
 
 
 def test_who_is_not_routed_is_named(run, pytester) -> None:
@@ -142,9 +132,7 @@ def test_who_is_not_routed_is_named(run, pytester) -> None:
     pytester.makepyfile(early="import cuda.pathfinder as pf\ndef find(name, by=pf.find_static_lib): return by(name)\n")
     result = run("def test(): pass", "-p", "early", "--cudalink-guard-rails=best_effort")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        ["calls cuda.pathfinder directly: find_static_lib: a default argument of find in early"]
-    )
+    result.shows("calls cuda.pathfinder directly: find_static_lib: a default argument of find in early")
 
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
@@ -152,8 +140,7 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     """Each verdict is a record under its test, from whichever process; look-ups of a conftest count as well."""
     pytester.makeconftest("from cuda.pathfinder import find_static_lib\nfind_static_lib('cudadevrt')\n")
     options = ("--cudalink-guard-rails=strict", "--cudalink-driver=13.2", "--cudalink-report=r.jsonl")
-    result = run(LOOKS_UP, *options, *arguments)
-    result.assert_outcomes(passed=2)
+    result = run(LOOKS_UP, *options, *arguments).ended(passed=2)
     verdicts = records.read(pytester.path / "r.jsonl").verdicts
     (verdict,) = [verdict for verdict in verdicts if verdict.nodeid]
     assert verdict.nodeid == "test_it.py::test_library"
@@ -161,4 +148,4 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     assert "backward compatibility" in verdict.what
     assert verdict.evidence[0].startswith("nvrtc library at ")
     assert any(verdict.nodeid is None and verdict.evidence[0].startswith("cudadevrt static") for verdict in verdicts)
-    result.stdout.fnmatch_lines([f"mode strict (from option): {len(verdicts)} compatible"])
+    result.shows(f"mode strict (from option): {len(verdicts)} compatible")

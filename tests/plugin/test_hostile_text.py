@@ -67,7 +67,6 @@ def test_processes_of_tests(pytester: pytest.Pytester, run_pytest, toolkit) -> N
     """Command lines of processes, in the sections of a test and in the summary."""
     pytester.makepyfile(CHILD, state=STATE)
     result = run_pytest("--cudalink-driver=13.0", "--tb=short", "--show-capture=no", "-rfE")
-
     said = str(result.stdout) + str(result.stderr)
     assert result.ret == 1
     assert "owned" in said
@@ -81,7 +80,6 @@ def test_option_of_a_recording(pytester: pytest.Pytester, run_pytest) -> None:
     content = {"cuda": "13.0", "driver": "", "devices": [device]}
     pytester.path.joinpath("bad.json").write_text(json.dumps(content), encoding="utf-8")
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-device=bad.json")
-
     said = str(result.stderr)
     assert (result.ret, "sm_\\x1b[31m" in said, "\x1b" in said) == (pytest.ExitCode.USAGE_ERROR, True, False)
     assert not [line for line in result.errlines if line.startswith("::error")]

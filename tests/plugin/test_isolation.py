@@ -81,10 +81,9 @@ def test_fixtures_of_wider_scope(run, pytester) -> None:
     """Those of a module are torn down where they were set up, on both sides of an isolated test, whose error it is."""
     pytester.makepyfile(test_a=MODULE + LAST)
     pytester.mkpydir("second").joinpath("test_second.py").write_text("def test(): pass\n")
-    result = run(BETWEEN)
-    result.assert_outcomes(passed=6, errors=1)
+    result = run(BETWEEN).ended(passed=6, errors=1)
     assert sorted(pytester.path.joinpath("torn_down").read_text().split()) == ["False", "True"]
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_isolated*", "E*RuntimeError: no tear-down"])
+    result.shows("*ERROR at teardown of test_isolated*", "E*RuntimeError: no tear-down")
 
 
 @pytest.mark.slow
@@ -104,8 +103,8 @@ def test_it(i): pass
         *(f"--cudalink-processes={mode}", "-rN"),  # where CI is set, pytest's short summary has whole texts
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 4"])
-    result.stdout.fnmatch_lines(["!*cudalink: two processes in a row ended with exit code 4 *test_it*; no further*"])
+    result.shows("cudalink: the process of this test ended with exit code 4")
+    result.shows("!*cudalink: two processes in a row ended with exit code 4 *test_it*; no further*")
     assert result.stdout.str().count("E   RuntimeError: not here") == (not conftest)
     assert result.parseoutcomes()["errors"] == (1 if conftest else 2)
 
@@ -223,7 +222,7 @@ def test_starts_pytest():
 """,
         report=False,
     )
-    result.assert_outcomes(passed=1)
+    result.ended(passed=1)
     record = read(pytester.path / "run.jsonl")
     assert [test.nodeid.rpartition("::")[2] for test in record.tests] == ["test_starts_pytest"]
     assert record.run.settings["tests"] == {"value": "isolated", "source": "environment CUDALINK_PROCESSES"}
@@ -251,7 +250,7 @@ def test_last(tmp_path_factory):
         "--log-file=run.log",
         "--debug=debug.log",
     )
-    result.assert_outcomes(passed=3)
+    result.ended(passed=3)
     words = re.findall("before|inside|after", pytester.path.joinpath("run.log").read_text())
     assert words == ["before", "after"]
     assert "test_last" in pytester.path.joinpath("debug.log").read_text()
@@ -282,13 +281,14 @@ def test_hangs():
 def test_after(): assert not elsewhere()
 """
     )
-    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.ended(passed=1, failed=1, errors=1)
     stopped = "cudalink: the process of this test was stopped: took too long"
-    result.stdout.fnmatch_lines([stopped, stopped, "last calls of the driver:", "  cuLinkComplete answered 0"])
+    result.shows(stopped, stopped, "last calls of the driver:", "  cuLinkComplete answered 0")
     with pytest.raises(ProcessLookupError):
         os.kill(int(pytester.path.joinpath("pid").read_text()), 0)
 
 
+@pytest.mark.slow
 def test_all_outside_of_the_rootdir(run, pytester) -> None:
     """The option isolates every test, in classes and sub-folders too, which are found and keep their names."""
     pytester.mkdir("settings").joinpath("pytest.ini").write_text("[pytest]\n")
@@ -309,9 +309,8 @@ def test_crash():
     os.write(1, b"\xff")
     os.abort()
 """
-    result = run(module, *arguments, file="cases/test_there.py")
-    result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
+    result = run(module, *arguments, file="cases/test_there.py").ended(passed=1, failed=2)
+    result.shows("cudalink: the process of this test was killed by SIGABRT")
     assert (result.stdout.str().count("echoed"), result.stderr.str().count("last words")) == (1, 1)
     result.stdout.no_fnmatch_line("*cannot be written*")
     record = read(pytester.path / "run.jsonl")
@@ -351,8 +350,8 @@ def test_5(): pass
         "--capture=sys",
         "-ocudalink_events=events.jsonl",
     )
-    result.assert_outcomes(passed=4, errors=3)
-    result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 3", "  last \ufffd word"])
+    result.ended(passed=4, errors=3)
+    result.shows("cudalink: the process of this test ended with exit code 3", "  last \ufffd word")
     result.stdout.no_fnmatch_line("last lines of stdout:")
     assert pytester.path.joinpath("imported").read_text() == "1"
     record = read(pytester.path / "run.jsonl")
@@ -400,8 +399,8 @@ def test_two(): assert library.two() == 2
         "--cov=library",
         plugins=("pytest_cov",),
     )
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["library.py * 0 *100%", "2 tests started a new process each*"])
+    result.ended(passed=2)
+    result.shows("library.py * 0 *100%", "2 tests started a new process each*")
 
 
 def _held() -> tuple[set[str], set[str]]:
@@ -467,5 +466,5 @@ def test_daemon():
     for number in range(log + 1, 256): os.dup2(log, number)
 """
     )
-    result.assert_outcomes(passed=1)
+    result.ended(passed=1)
     assert "{" not in (pytester.path / "log").read_text()

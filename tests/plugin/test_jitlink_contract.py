@@ -39,26 +39,22 @@ def run(run_pytest, toolkit):
 
 def test_violation_fails_its_test(run, pytester) -> None:
     """The test that broke the contract fails although it caught the error; the records and the summary show it."""
-    result = run(TESTS, "--cudalink-report=run.jsonl")
-
-    result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*_ test_destroyed _*",
-            "cudalink: 1 violation of nvJitLink's contract during this test's call:",
-            WHAT,
-            "called from:",
-            "  *test_it.py:* in test_destroyed",
-            "  *test_it.py:* in use_destroyed",
-            "The handle was created at *test_it.py:* in link.",
-            "It was destroyed at *test_it.py:* in link.",
-            "native frames:",
-            "  *cynvjitlink*",
-            "1 violation of nvJitLink's contract",
-            "  *::test_destroyed: 1",
-        ]
+    result = run(TESTS, "--cudalink-report=run.jsonl").ended(passed=4, failed=1)
+    result.shows(
+        "*_ test_destroyed _*",
+        "cudalink: 1 violation of nvJitLink's contract during this test's call:",
+        WHAT,
+        "called from:",
+        "  *test_it.py:* in test_destroyed",
+        "  *test_it.py:* in use_destroyed",
+        "The handle was created at *test_it.py:* in link.",
+        "It was destroyed at *test_it.py:* in link.",
+        "native frames:",
+        "  *cynvjitlink*",
+        "1 violation of nvJitLink's contract",
+        "  *::test_destroyed: 1",
     )
-    result.stdout.fnmatch_lines(["called from:", "  *test_it.py:* in test_destroyed"], consecutive=True)
+    result.shows("called from:", "  *test_it.py:* in test_destroyed", consecutive=True)
     records = read(pytester.path / "run.jsonl")
     (record,) = records.violations
     assert record.nodeid is not None
@@ -71,37 +67,24 @@ def test_violation_fails_its_test(run, pytester) -> None:
 def test_outside_of_tests(run, arguments) -> None:
     """What no test made fails the run, is counted, and is said once, however many processes collect the file."""
     result = run("use_destroyed()\ndef test_sound(): link()\ndef test_too(): link()\n", *arguments)
-
-    result.assert_outcomes(passed=2)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        ["1 violation of nvJitLink's contract", "outside of tests: nvJitLink handle 1: *", "The run fails because *"]
+    result.ended(pytest.ExitCode.TESTS_FAILED, passed=2)
+    result.shows(
+        "1 violation of nvJitLink's contract", "outside of tests: nvJitLink handle 1: *", "The run fails because *"
     )
     assert result.stdout.str().count("outside of tests: ") == 1
 
 
 def test_handles_left_behind(run) -> None:
     """A handle that a test does not destroy is noted, and fails nothing."""
-    result = run("def test_leaves(): nvjitlink.create(1, OPTIONS)\ndef test_sound(): link()\n")
-
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["tests left 1 nvJitLink handle that they did not destroy", "  *::test_leaves: 1"])
+    result = run("def test_leaves(): nvjitlink.create(1, OPTIONS)\ndef test_sound(): link()\n").ended(passed=2)
+    result.shows("tests left 1 nvJitLink handle that they did not destroy", "  *::test_leaves: 1")
 
 
-@pytest.mark.parametrize("asks", ["pytestmark = pytest.mark.cudalink\n", "def test_asks(nvjitlink_contract): pass\n"])
-def test_begins_after_collection(run_pytest, toolkit, asks) -> None:
+def test_begins_after_collection(run_pytest, toolkit) -> None:
     """Where a test is the first to ask, calls are checked as long as no code has used the library before."""
-    result = run_pytest(module=f"{HEAD}{asks}{TESTS}")
-
+    result = run_pytest(module=f"{HEAD}pytestmark = pytest.mark.cudalink\n{TESTS}")
     assert result.parseoutcomes()["failed"] == 1
-    result.stdout.fnmatch_lines(["collected * items", "cudalink: backend auto, *", "*_ test_destroyed _*", WHAT])
-
-    result = run_pytest(module=f"{HEAD}link()\n{asks}def test_sound(): link()\n")
-
-    assert "failed" not in result.parseoutcomes()
-    result.stdout.fnmatch_lines(
-        ["libnvJitLink is not watched: it was loaded before a test asked for pytest-cudalink, *"]
-    )
+    result.shows("collected * items", "cudalink: backend auto, *", "*_ test_destroyed _*", WHAT)
 
 
 def test_fixture(run) -> None:
@@ -117,10 +100,6 @@ def test_asks_only(nvjitlink_contract):
     use_destroyed()
     assert len(nvjitlink_contract.violations) == 1
 """
-    run(module).assert_outcomes(passed=1, failed=1)
-
-    result = run("def test_it(nvjitlink_contract): pass", "--cudalink-checks=nvjitlink=off", "-rs")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(
-        ["*needs checks of nvJitLink's contract (found --cudalink-checks=nvjitlink=off (from option))"]
-    )
+    run(module).ended(passed=1, failed=1)
+    result = run("def test_it(nvjitlink_contract): pass", "--cudalink-checks=nvjitlink=off", "-rs").ended(skipped=1)
+    result.shows("*needs checks of nvJitLink's contract (found --cudalink-checks=nvjitlink=off (from option))")

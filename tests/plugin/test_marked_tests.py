@@ -11,14 +11,15 @@ import pytest
 
 from pytest_cudalink.environment.requirements import EnvironmentFact, Raises, parse
 from pytest_cudalink.plugin.conditions import run_driver
-from pytest_cudalink.plugin.items import PLAN, MarkerPlan
+from pytest_cudalink.plugin.items import MarkerPlan
 from pytest_cudalink.plugin.items.marked_tests import DocumentedFailureError, MarkedTests
 from pytest_cudalink.plugin.records import LEDGER, facts
 from pytest_cudalink.plugin.run import RUN, Run
-from pytest_cudalink.plugin.settings import Setting, Settings
+from pytest_cudalink.plugin.settings import Setting
 from pytest_cudalink.plugin.watch import backends
 from pytest_cudalink.probes.libcuda import DriverNotFoundError
 from pytest_cudalink.targets import Choice
+from tests.plugin.by_hand import Item, begun
 
 NEEDED = tuple(parse({"ctk": ">=13", "driver": ">=13"}))
 DOCUMENTED = MarkerPlan(requirements=NEEDED, otherwise=Raises(ValueError, match="x"))
@@ -40,26 +41,23 @@ class Steered(SimpleNamespace):
 @pytest.fixture
 def run(monkeypatch) -> Run:
     """A run whose driver is of CUDA 12.9, without a toolkit, that forces no backend."""
-    manager = pytest.PytestPluginManager()
-    config = SimpleNamespace(pluginmanager=manager, hook=manager.hook, stash=pytest.Stash())
-    run = Run(config, Settings(backend=Setting("driver", "ini"), properties=Setting("off", "default")))
-    config.stash[RUN] = run
-    steered = Steered(choice=Choice("auto", "default"), forced=[])
-    monkeypatch.setattr(backends, "steering", lambda _: steered)
+    run = begun(backend="driver")
+    run.settings.backend = Setting("driver", "ini")
+    run.config.stash[RUN] = run
+    run.steered = Steered(choice=Choice("auto", "default"), forced=[])
+    monkeypatch.setattr(backends, "steering", lambda _: run.steered)
     monkeypatch.setattr(run_driver, "remedy", lambda *_: "REMEDY")
-    run.steered = steered
     run.known = {"driver": EnvironmentFact("12.9"), "ctk": EnvironmentFact(None)}
     monkeypatch.setattr(facts, "Environment", lambda: run.known)
     run.part(MarkedTests)
     return run
 
 
-def item_of(run: Run, plan: MarkerPlan | None) -> pytest.Item:
+def item_of(run: Run, plan: MarkerPlan | None) -> Item:
     """A test with a plan."""
-    item = SimpleNamespace(config=run.config, stash=pytest.Stash(), marks=[], nodeid="A")
+    item = Item(plan)
+    item.config, item.marks = run.config, []
     item.add_marker = lambda mark, append: item.marks.append((mark, append))
-    if plan is not None:
-        item.stash[PLAN] = plan
     return item
 
 

@@ -59,16 +59,13 @@ def test_reasons_and_documented_failures(run, pytester) -> None:
     fails = "@pytest.mark.cudalink(driver='>=14', otherwise='xfail')\ndef test_fails(): raise RuntimeError"
     pytester.makepyfile(test_documented=HEAD + DOCUMENTED)
     result = run("\n".join([f"@pytest.mark.cudalink({met})\ndef test(): pass", *skipped, fails]), "-rsfE")
-
-    result.assert_outcomes(passed=1 + 5, skipped=len(REASONS), xfailed=1, failed=2)
+    result.ended(passed=1 + 5, skipped=len(REASONS), xfailed=1, failed=2)
     for number, reason in enumerate(REASONS.values()):
-        result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_it.py:{5 + 2 * number}: {reason}"])
-    result.stdout.fnmatch_lines(
-        [
-            "5 tests failed as documented (driver >= 13.2 not met): CUDA_ERROR_X or SystemExit",
-            "FAILED *::test_other - *",
-            "FAILED *::test_passes - *",
-        ]
+        result.shows(f"SKIPPED [[]1[]] test_it.py:{5 + 2 * number}: {reason}")
+    result.shows(
+        "5 tests failed as documented (driver >= 13.2 not met): CUDA_ERROR_X or SystemExit",
+        "FAILED *::test_other - *",
+        "FAILED *::test_passes - *",
     )
 
 
@@ -77,8 +74,7 @@ def test_usage_error(run, workers) -> None:
     """What cannot be meant is refused at collection, once for all parameters of a test, and no test runs."""
     twice = "@pytest.mark.parametrize('i', [1, 2])\n@pytest.mark.cudalink(driver='x', gpu=2)\n"
     result = run(f"{twice}def test_marked(i): pass\ndef test_other(): pass\n", *workers)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.assert_outcomes()
+    result.ended(pytest.ExitCode.USAGE_ERROR)
     said = [line for line in result.errlines if "@pytest.mark.cudalink" in line]
     assert [line.partition(";")[0] for line in said] == [
         "ERROR: test_it.py::test_marked: @pytest.mark.cudalink driver='x' is not a version specifier",
@@ -87,15 +83,9 @@ def test_usage_error(run, workers) -> None:
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-@pytest.fixture
-def sample(pytester, samples) -> None:
-    """A PTX file next to the test."""
-    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
-
-
-@pytest.mark.usefixtures("sample", "toolkit")
-def test_backends_of_tests(run) -> None:
+def test_backends_of_tests(run, pytester, samples, toolkit) -> None:
     """`backend=` forces one test with its fixtures, and is undone; `each` runs a test on both, in one process."""
+    pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     result = run(
         LINK
         + """
@@ -123,15 +113,14 @@ class TestGroup:
 """,
         "-v",
     )
-    result.assert_outcomes(passed=8)
+    result.ended(passed=8)
     for name in ("test_both[[]driver-1[]]", "test_both[[]nvjitlink-2[]]", "*test_method[[]driver[]]"):
-        result.stdout.fnmatch_lines([f"*::{name} PASSED*"])
-    result.stdout.fnmatch_lines(["bundled: 9 links (5 on the driver, 4 on nvJitLink)"])
+        result.shows(f"*::{name} PASSED*")
+    result.shows("bundled: 9 links (5 on the driver, 4 on nvJitLink)")
 
 
 def test_skip_without_any_option(run_pytest) -> None:
     """A requirement that does not hold is a skip and no error, too, where nothing else asked for the phases."""
     module = "import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass"
-    result = run_pytest("-rs", "-p", "no:cacheprovider", module=module)
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["*cudalink: needs ctk >= 99 (found *"])
+    result = run_pytest("-rs", "-p", "no:cacheprovider", module=module).ended(skipped=1)
+    result.shows("*cudalink: needs ctk >= 99 (found *")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -11,17 +12,13 @@ from tests.nested import ALONE, BOTH
 
 
 @pytest.fixture(scope="session")
-def fetched():
-    """Have a release in the cache: ``fetched("13.2")``. A download that fails is tried once more."""
-
-    def fetch(release: str) -> str:
-        try:
-            toolchains.add(release)
-        except toolchains.ToolchainError:
-            toolchains.add(release)
-        return release
-
-    return fetch
+def other(toolkit) -> str:
+    """A release in the cache that is not the environment's. A download that fails is tried once more."""
+    release = "13.2" if str(toolkit) != "13.2" else "13.3"
+    with suppress(toolchains.ToolchainError):
+        toolchains.add(release)
+    toolchains.add(release)
+    return release
 
 
 @pytest.fixture
@@ -29,7 +26,6 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     """Run pytest on one module in a separate process."""
     for release in ("12.9", "13.2"):
         pytester.path.joinpath(f"{release}.ptx").write_bytes(samples[f"{release}/user.ptx"])
-
     return lambda module, *arguments: run_pytest(*arguments, module=module)
 
 
@@ -55,12 +51,10 @@ def test_soname():
 
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
-def test_real_one_of_another_release(run, fetched, toolkit, arguments) -> None:
+def test_real_one_of_another_release(run, other, arguments) -> None:
     """The process links with the nvJitLink of the cache, whatever opens it and by whatever name."""
-    release = fetched("13.2" if str(toolkit) != "13.2" else "13.3")
-    result = run(REAL.format(minor=release[-1]), f"--cudalink-nvjitlink={release}", *arguments)
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines([f"cudalink: * nvJitLink {release} (preloaded, from option)*"])
+    result = run(REAL.format(minor=other[-1]), f"--cudalink-nvjitlink={other}", *arguments).ended(passed=3)
+    result.shows(f"cudalink: * nvJitLink {other} (preloaded, from option)*")
 
 
 def test_absent(run) -> None:
@@ -94,9 +88,9 @@ def test_marked(): pass
         "-W",
         "ignore:nvJitLink is not available:RuntimeWarning",
     )
-    result.assert_outcomes(passed=2, skipped=1)
-    result.stdout.fnmatch_lines(["cudalink: * no nvJitLink (absent, from option)*"])
-    result.stdout.fnmatch_lines(["SKIPPED * cudalink: needs nvjitlink >= 12.3 (found none)"])
+    result.ended(passed=2, skipped=1)
+    result.shows("cudalink: * no nvJitLink (absent, from option)*")
+    result.shows("SKIPPED * cudalink: needs nvjitlink >= 12.3 (found none)")
 
 
 @pytest.mark.parametrize(
@@ -110,11 +104,9 @@ def test_impossible(run, monkeypatch, tmp_path, release: str, said: str) -> None
     result.stderr.fnmatch_lines([f"*cudalink: --cudalink-nvjitlink {said}"])
 
 
-def test_another_copy_was_first(run, fetched, pytester, toolkit) -> None:
+def test_another_copy_was_first(run, other, pytester) -> None:
     """Where another copy is loaded already, the run does not begin, and says which."""
-    other = fetched("13.2" if str(toolkit) != "13.2" else "13.3")
-    plugin = "from pytest_cudalink import probes\nprobes.nvjitlink()\n"
-    pytester.makepyfile(first=plugin)
+    pytester.makepyfile(first="from pytest_cudalink import probes\nprobes.nvjitlink()\n")
     for value in (other, "absent"):
         result = run("def test(): pass\n", "-p", "first", f"--cudalink-nvjitlink={value}")
         assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -141,11 +133,11 @@ def test_cusparse_that_could_not_use_it(tmp_path, monkeypatch) -> None:
     assert nvjitlink.unusable_by_cusparse(ours) == ""
 
 
-def test_aliases_of_a_real_library(fetched) -> None:
+def test_aliases_of_a_real_library(other) -> None:
     """The names tell a library's release, and those that the loader finds are the same."""
-    library = toolchains.library_path(fetched("13.2"))
+    library = toolchains.library_path(other)
     versions = nvjitlink.aliases(library)
-    assert max(versions) == (13, 2)
+    assert max(versions) == (13, int(other[-1]))
     # in a separate process: loaded here, it would be what every later look-up finds
     code = "import ctypes, sys; library = ctypes.CDLL(sys.argv[1]); [getattr(library, name) for name in sys.argv[2:]]"
     names = [f"__nvJitLinkCreate_{major}_{minor}" for major, minor in versions]
@@ -156,6 +148,5 @@ def test_absent_is_no_warning_of_ours(run_pytest) -> None:
     """Records and markers that lack an nvJitLink do not warn; a link that falls back to the driver does."""
     module = "import pytest\n@pytest.mark.cudalink(nvjitlink='>=12')\ndef test_it(): pass"
     options = ("-W", "error", "--cudalink-nvjitlink=absent", "--cudalink-report=records.jsonl")
-    result = run_pytest(*options, "-p", "no:cacheprovider", module=module)
-    result.assert_outcomes(skipped=1)
+    result = run_pytest(*options, "-p", "no:cacheprovider", module=module).ended(skipped=1)
     result.stdout.no_fnmatch_line("*RuntimeWarning*")

@@ -72,8 +72,7 @@ def run(pytester: pytest.Pytester, run_pytest, systems, samples):
 def test_listed(run, systems, toolkit) -> None:
     """Which file, which release, from where, for whom, and in which test; by default no test fails for two majors."""
     result, libs = run("def test_own(): own()\ndef test_system(): ctypes.CDLL(OLD)")
-
-    result.assert_outcomes(passed=2)
+    result.ended(passed=2)
     by_test = {(lib.nodeid or "").partition("::")[2]: lib for lib in libs if lib.name == "libcudart"}
     own, system = by_test["test_own"], by_test["test_system"]
     assert (own.place, own.soname, own.during) == ("wheels", "libcudart.so.13", "call")
@@ -84,14 +83,12 @@ def test_listed(run, systems, toolkit) -> None:
     assert system.path == str(systems.old)
     assert system.for_whom.endswith(f"test_it.py:{FIRST + 1}")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        [
-            "two majors of libcudart in one process:",
-            f"  libcudart.so.13 {toolkit} (wheels, nvidia-cuda-runtime 13.*): *",
-            f"    loaded in the call of *::test_own, for: opened through cuda.pathfinder at *test_it.py:{OWN}",
-            "  libcudart.so.12 12.9 (system): *",
-            f"    loaded in the call of test_it.py::test_system, for: opened at *test_it.py:{FIRST + 1}",
-        ]
+    result.shows(
+        "two majors of libcudart in one process:",
+        f"  libcudart.so.13 {toolkit} (wheels, nvidia-cuda-runtime 13.*): *",
+        f"    loaded in the call of *::test_own, for: opened through cuda.pathfinder at *test_it.py:{OWN}",
+        "  libcudart.so.12 12.9 (system): *",
+        f"    loaded in the call of test_it.py::test_system, for: opened at *test_it.py:{FIRST + 1}",
     )
 
 
@@ -99,12 +96,10 @@ def test_two_majors_without_records(run_pytest, systems, tmp_path) -> None:
     """The names alone show that there may be two, those in the files at the latest, also in another process."""
     renamed = shutil.copy(systems.old, tmp_path / "mine.so")
     opened = "; ".join(f"ctypes.CDLL({str(path)!r})" for path in (renamed, systems.new))
-
     result = run_pytest(
         "--cudalink-provenance=any", "--cudalink-processes=isolated", module=f"import ctypes\ndef test(): {opened}"
     )
-
-    result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])
+    result.shows("two majors of libcudart in one process:")
 
 
 # -- from elsewhere
@@ -116,20 +111,17 @@ def test_fails_the_test_that_loads_it(run) -> None:
         "def test_before(): own()\ndef test_loads(): assert not ctypes.CDLL(OLD)\ndef test_again(): ctypes.CDLL(OLD)",
         "--cudalink-provenance=wheels",
     )
-
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "cudalink: CUDA libraries must come from wheels (from option); *",
-            "*- cudalink provenance -*",
-            f"cudalink: {FROM_SYSTEM[1:]}",
-            "  --cudalink-provenance is wheels (from option)",
-            "  CUDA 12.9: CUDA_VERSION 12090 in *cuda.h",
-            f"  loaded for: opened at *test_it.py:{FIRST + 1}",
-            "  Install the wheel that brings libcudart, *",
-            "cudalink: two majors of libcudart in one process:",
-            "FAILED test_it.py::test_loads - *",
-        ]
+    result.ended(passed=2, failed=1)
+    result.shows(
+        "cudalink: CUDA libraries must come from wheels (from option); *",
+        "*- cudalink provenance -*",
+        f"cudalink: {FROM_SYSTEM[1:]}",
+        "  --cudalink-provenance is wheels (from option)",
+        "  CUDA 12.9: CUDA_VERSION 12090 in *cuda.h",
+        f"  loaded for: opened at *test_it.py:{FIRST + 1}",
+        "  Install the wheel that brings libcudart, *",
+        "cudalink: two majors of libcudart in one process:",
+        "FAILED test_it.py::test_loads - *",
     )
 
 
@@ -137,13 +129,9 @@ def test_fails_the_test_that_loads_it(run) -> None:
 def test_outside_of_a_test(run, broken) -> None:
     """What a module loads when it is imported, also one that fails then, turns the run red and is named."""
     module = "ctypes.CDLL(OLD)\n" + ("raise RuntimeError('broken')" if broken else "def test(): pass")
-
     result, libraries = run(module, "--cudalink-provenance=wheels")
-
     assert result.ret == (pytest.ExitCode.INTERRUPTED if broken else pytest.ExitCode.TESTS_FAILED)
-    result.stdout.fnmatch_lines(
-        [f"outside of tests: {FROM_SYSTEM[1:]}", "  it was loaded during the collection of test_it.py"]
-    )
+    result.shows(f"outside of tests: {FROM_SYSTEM[1:]}", "  it was loaded during the collection of test_it.py")
     assert [library.nodeid for library in libraries if library.place == "system"] == [None]
 
 
@@ -182,10 +170,9 @@ def test_setup(early): pass
 def test_last(late): pass
 """
     result, libs = run(module, "--cudalink-provenance=wheels")
-
-    result.assert_outcomes(passed=1, errors=2)
+    result.ended(passed=1, errors=2)
     assert [lib.during for lib in libs if lib.place == "system"] == ["setup", "teardown"]
-    result.stdout.fnmatch_lines([FROM_SYSTEM, FROM_SYSTEM.replace("12", "13")])
+    result.shows(FROM_SYSTEM, FROM_SYSTEM.replace("12", "13"))
 
 
 def test_by_the_loader(run, systems, pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +180,7 @@ def test_by_the_loader(run, systems, pytester, monkeypatch: pytest.MonkeyPatch) 
     folder = systems.old.parent
     monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
     pytester.makepyfile("import ctypes\ndef test(): ctypes.CDLL('libcudart.so.12')")
-
     result = pytester.runpytest_subprocess(*NO_HYPOTHESIS, "-p", "cudalink", "--cudalink-provenance=wheels")
-
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([f"  LD_LIBRARY_PATH names {folder}: unset it, or install the wheel *"])
 
@@ -210,10 +195,10 @@ def test_producer_and_linker(run, toolkit) -> None:
         "def test(): link('12.9-main.ptx', '12.9-user.ptx')\n"
     )
     result, _ = run(module, "--cudalink-provenance=wheels", "--cudalink-checks=nvjitlink=off")
-    result.assert_outcomes(passed=3, failed=1)
+    result.ended(passed=3, failed=1)
     said = f"bundled linked ptx 12.9-main.ptx of CUDA 12.9 with nvJitLink {toolkit}: producer and linker are *"
-    result.stdout.fnmatch_lines([f"cudalink: {said}"])
-    run(module)[0].assert_outcomes(passed=4)
+    result.shows(f"cudalink: {said}")
+    run(module)[0].ended(passed=4)
 
 
 # -- what belongs to this plugin
@@ -229,11 +214,10 @@ def test_the_plugin_itself_may_look(run, pytester: pytest.Pytester) -> None:
     result, libs = run("def test(): pass", expected)
     assert result.ret == 0
     assert [(lib.name, lib.for_whom) for lib in libs] == [("libnvJitLink", "opened through pytest-cudalink")]
-
     result, libs = run("def test(): link('13.0-main.ptx', '13.0-user.ptx')", expected)
-    result.assert_outcomes(failed=1)
+    result.ended(failed=1)
     assert [lib.nodeid for lib in libs if lib.name == "libnvJitLink"] == [None, "test_it.py::test"]
-    result.stdout.fnmatch_lines(["cudalink: libnvJitLink.so.13 is from a wheel: *; expected a file below /nowhere"])
+    result.shows("cudalink: libnvJitLink.so.13 is from a wheel: *; expected a file below /nowhere")
 
 
 # -- other processes
@@ -244,8 +228,7 @@ def test_other_processes(run, arguments) -> None:
     """The process of a test reports as any other; what several have collected is said once."""
     module = "ctypes.CDLL(NEW)\ndef test_a(): pass\ndef test_b(): ctypes.CDLL(OLD)"
     result, libs = run(module, *arguments, "--cudalink-provenance=wheels")
-
-    result.assert_outcomes(passed=1, failed=1)
+    result.ended(passed=1, failed=1)
     assert result.stdout.str().count("outside of tests: libcudart.so.13 is from the system") == 1
     system = [(library.soname, library.nodeid, library.worker) for library in libs if library.place == "system"]
     assert system == [("libcudart.so.13", None, "gw0"), ("libcudart.so.12", "test_it.py::test_b", "gw0")]
@@ -266,7 +249,6 @@ def test_sound(run, systems, option: str, library: str, place: str) -> None:
         "def test_own(): own()\ndef test_nvrtc(): nvrtc()\ndef test_link(): link('13.0-main.ptx', '13.0-user.ptx')\n"
     )
     result, libraries = run(module, "--cudalink-provenance=wheels", option.replace("MINOR", systems.minor))
-
     assert result.ret == 0, result.stdout.str()
     assert (library, place) in {(library.name, library.place) for library in libraries}
     assert {library.place for library in libraries} <= {"wheels", "emulated", "toolchains"}

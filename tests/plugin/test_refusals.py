@@ -54,17 +54,14 @@ def test_launch():
 def test_a_failure_names_the_refused_function(run, toolkit) -> None:
     """By default the test fails as it did, and says what a real driver would have done; a quiet run counts it."""
     result, tests = run(LAUNCH)
-
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*- cudalink: not emulated -*",
-            "cuLaunchKernel: the emulated driver does not execute kernels",
-            "*--cudalink-unsupported=skip skips such tests.",
-            "1 test failed because the emulated driver refused a call:",
-            "  cuLaunchKernel is not emulated: 1",
-            "0 of 1 test ran; 1 needs a GPU",
-        ]
+    result.ended(failed=1)
+    result.shows(
+        "*- cudalink: not emulated -*",
+        "cuLaunchKernel: the emulated driver does not execute kernels",
+        "*--cudalink-unsupported=skip skips such tests.",
+        "1 test failed because the emulated driver refused a call:",
+        "  cuLaunchKernel is not emulated: 1",
+        "0 of 1 test ran; 1 needs a GPU",
     )
     assert tests["test_launch"].outcome == "failed"
     assert [call["function"] for call in tests["test_launch"].refused] == ["cuLaunchKernel"]
@@ -126,7 +123,6 @@ EXPECTED = {
 def test_only_failures_are_skipped(run, pytester, arguments) -> None:
     """What passes, is skipped or injected stays as it is; `test_explained` has what belongs to which phase."""
     result, tests = run(MIXED, "--cudalink-unsupported=skip", "--junitxml=junit.xml", *arguments)
-
     ended = {name: (test.outcome, test.reason) for name, test in tests.items()}
     assert {name: (outcome, reason.strip()) for name, (outcome, reason) in ended.items()} == EXPECTED
     assert "5 tests were skipped because the emulated driver refused a call:" in result.outlines
@@ -135,7 +131,7 @@ def test_only_failures_are_skipped(run, pytester, arguments) -> None:
     assert "3 of 9 tests ran; 5 need a GPU" in result.outlines
     assert "2 tests went on although the emulated driver refused a call: cuFirst (2)" in result.outlines
     reason = REASON.format("cuFirst, cuSecond are")
-    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_it.py:*: {reason}"])
+    result.shows(f"SKIPPED [[]1[]] test_it.py:*: {reason}")
     text = (pytester.path / "junit.xml").read_text()
     assert '<property name="cudalink.refused" value="cuFirst cuSecond"' in text
     assert reason in text
@@ -172,7 +168,6 @@ SILENT = {"test_silent", "test_silent_again"}
 def test_a_compiled_cuda_runtime(run, toolkit) -> None:
     """It is refused once in a process, and repeats that: tests that say so are skipped, of others the run says so."""
     result, tests = run(RUNTIME, "--cudalink-unsupported=skip")
-
     named = {name for name, test in tests.items() if test.outcome == "unsupported"}
     assert named == {"test_process", "test_first", "test_words", "test_pool", "test_stderr", *SILENT}
     assert {tests[name].reason for name in named} == {REASON.format("the CUDA runtime is")}
@@ -202,13 +197,12 @@ def test_after(): pass
 def test_an_abort_after_a_refused_call(run, pytester) -> None:
     """Where the refused call is the driver's last event, a crash is its effect, and its test is skipped."""
     result, tests = run(ABORTS, "--cudalink-processes=isolated", "--cudalink-unsupported=skip")
-
     aborts, other, after = (tests[name] for name in ("test_aborts", "test_other", "test_after"))
     assert (other.outcome, other.refused, after.outcome) == ("crashed", [], "passed")
     assert (aborts.outcome, aborts.reason) == ("unsupported", REASON.format("cuFirst is"))
     assert aborts.refused == [{"function": "cuFirst", "note": "not written yet"}]
     assert [crash.nodeid for crash in read(pytester.path / "run.jsonl").crashes] == [other.nodeid]
-    result.assert_outcomes(passed=1, failed=1, skipped=1)
+    result.ended(passed=1, failed=1, skipped=1)
 
 
 FAILING_ALSO = """
@@ -230,7 +224,6 @@ def test_what_fails_for_another_reason_too(run, pytester) -> None:
     pytester.makepyfile(state=STATE)
     plugins = ("subtests",) if pytest.version_tuple < (9,) else ()
     result, tests = run(FAILING_ALSO, "--cudalink-unsupported=skip", plugins=plugins)
-
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     outcomes = {"test_violation": "failed", "test_some": "unsupported", "test_bad": "failed"}
     assert {name: test.outcome for name, test in tests.items()} == outcomes

@@ -100,7 +100,6 @@ def paste(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def check(finding: FindingRecord, folder: Path) -> None:
     """Paste the command of a finding: the first words of the finding come again, and no other command runs."""
     done = paste(finding.repeat, folder)
-
     said = done.stdout + done.stderr
     head = finding.what.partition(", called at ")[0].partition(" under ")[0]
     assert (done.returncode, head in said) == (1, True), f"{finding.repeat}\n{said}"
@@ -176,7 +175,6 @@ def test_settings_and_quotes(started) -> None:
         ini="mine = a $(touch pwned)\n",
         CUDALINK_CHECKS="lifetimes=report",
     )
-
     (leak,) = findings
     assert leak.repeat.startswith("PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 CUDALINK_CHECKS=lifetimes=report ")
     assert " 'sub/test_it'\"'\"'s.py::test[two_buffers-a'\"'\"';touch pwned;'\"'\"']' -p cudalink " in leak.repeat
@@ -203,7 +201,6 @@ def test_every_planted_finding(started, seed) -> None:
         ini=f"mine = a b\ncudalink_processes = deadline=3\n{ini}",
         **dict(rng.sample(VARIABLES, 2)),
     )
-
     assert {finding.kind for finding in findings} >= {planted[name] for name in names}
     for finding in {(finding.nodeid, finding.kind): finding for finding in findings}.values():
         check(finding, folder)

@@ -1,6 +1,5 @@
 """What a run asked for, and what it got: ``--cudalink-driver=real``, markers without a GPU, ``--cudalink-require``."""
 
-import json
 import re
 
 import pytest
@@ -45,13 +44,12 @@ NOT_RUN = "The run fails because no test ran on the driver that was asked for ({
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest, samples):
+def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     """Run pytest on one module, with no driver asked for; a real one would be found."""
     if preload.driver_exists() and preload.emulated_driver() is None:
         pytest.skip("there is a real driver here")
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
     pytester.makepyfile(no_toolkit=NO_TOOLKIT, no_driver=NO_DRIVER)
-
     return lambda module, *arguments, plugins=(): run_pytest(
         "-rs", "-p", "no:cacheprovider", *arguments, module=module, plugins=plugins
     )
@@ -74,7 +72,6 @@ def test_real_without_a_driver_is_one_usage_error(run, more) -> None:
 # -- the marker
 
 
-@pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize("more", [ALONE, BOTH])
 def test_marker_works_without_a_gpu(run, pytester, more) -> None:
     """A marker, and the driver's half of ``each``, get the emulated driver that ``--force-backend=driver`` gets.
@@ -82,15 +79,12 @@ def test_marker_works_without_a_gpu(run, pytester, more) -> None:
     Header, record and JUnit report have it, and say nothing false before.
     """
     arguments = ("--cudalink-device=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
-    result = run(MARKED + EACH.removeprefix(LINK), *arguments)
-    result.assert_outcomes(passed=3)
+    result = run(MARKED + EACH.removeprefix(LINK), *arguments).ended(passed=3)
     ignored = "cudalink: ignored unless a marker forces the driver backend, *: device sm_90 *"
     because = "sm_90, *of the toolkit's version), because a marker forces the *" if not more else "*"
-    result.stdout.fnmatch_lines(
-        [
-            *("cudalink: backend auto, *, no driver", ignored, f"cudalink: driver CUDA * (emulated, {because}"),
-            "bundled: 3 links (2 on the driver, 1 on nvJitLink)",
-        ]
+    result.shows(
+        *("cudalink: backend auto, *, no driver", ignored, f"cudalink: driver CUDA * (emulated, {because}"),
+        "bundled: 3 links (2 on the driver, 1 on nvJitLink)",
     )
     result.stdout.no_fnmatch_line("*no emulated driver in this run*")
     recording = read(pytester.path / "r.jsonl")
@@ -103,13 +97,11 @@ def test_marker_works_without_a_gpu(run, pytester, more) -> None:
     xml = (pytester.path / "r.xml").read_text()
     assert len(re.findall(r'name="cudalink\.driver" value="[0-9.]+, emulated ', xml)) == 1
     assert xml.count('name="cudalink.arch" value="sm_90') == 1
-
     if not more:
         run("def test(): pass", *arguments)
         assert read(pytester.path / "r.jsonl").found is None
 
 
-@pytest.mark.usefixtures("toolkit")
 def test_late_driver_is_watched(run) -> None:
     """It has everything that an early one has: settings, fixtures, lifetime checks, and the CUDA runtime."""
     pytest.importorskip("cuda.bindings")
@@ -127,13 +119,12 @@ def test_runtime():
     from cuda.bindings import runtime
     assert runtime.cudaGetDeviceCount() == (0, 1)
 """
-    run(module, "--cudalink-device=sm_86").assert_outcomes(passed=3)
+    run(module, "--cudalink-device=sm_86").ended(passed=3)
     # nothing selected asks for a driver
     result = run(module, "--cudalink-device=sm_86", "--deselect=test_it.py::test_marked")
-    result.assert_outcomes(passed=0, skipped=1, failed=1, deselected=1)
+    result.ended(passed=0, skipped=1, failed=1, deselected=1)
 
 
-@pytest.mark.usefixtures("toolkit")
 def test_marker_after_a_library_has_looked(run) -> None:
     """cuda.bindings looks again; of a library that does not, the skip says so and names the option."""
     pytest.importorskip("cuda.bindings")
@@ -145,27 +136,23 @@ except RuntimeError:
     pass
 def test_bindings(): assert driver.cuInit(0)[0] == 0
 """
-    run(MARKED + looked).assert_outcomes(passed=2)
+    run(MARKED + looked).ended(passed=2)
     remembers = """
 from pytest_cudalink.emulator import preload
 preload.found_none_before = lambda: "numba-cuda"
 """
-    result = run(MARKED + remembers)
-    result.assert_outcomes(skipped=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        [f"SKIPPED * {SKIPPED}run with --cudalink-driver=* or --force-backend=driver, because numba-cuda looked for *"]
+    run(MARKED + remembers).ended(pytest.ExitCode.TESTS_FAILED, skipped=1).shows(
+        f"SKIPPED * {SKIPPED}run with --cudalink-driver=* or --force-backend=driver, because numba-cuda looked for *"
     )
 
 
 def test_one_reason_without_a_toolkit(run) -> None:
     """Where no version follows from a toolkit, the option gives the same skip as the marker of the next test."""
     result = run(f"{LINK}\ndef test(): link()\n", "--force-backend=driver", plugins=("no_toolkit",))
-    result.stdout.fnmatch_lines([NOT_RUN.format(1), SKIPPED_WITHOUT_TOOLKIT])
+    result.shows(NOT_RUN.format(1), SKIPPED_WITHOUT_TOOLKIT)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
-@pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize(
     "first", ["cudalink", *(pytest.param(plugin, marks=pytest.mark.slow) for plugin in ("pytest_cudalink.plugin", ""))]
 )
@@ -188,15 +175,13 @@ def test_all_skipped_is_red(run, pytester, more) -> None:
     """A run whose tests on the driver were all skipped fails, and says how to allow it; records and JUnit say so."""
     module = f"{EACH}\ndef test_plain(): pass\n"
     result = run(module, "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more, plugins=("no_toolkit",))
-    result.assert_outcomes(passed=2, skipped=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([NOT_RUN.format(1), SKIPPED_WITHOUT_TOOLKIT])
+    result.ended(pytest.ExitCode.TESTS_FAILED, passed=2, skipped=1)
+    result.shows(NOT_RUN.format(1), SKIPPED_WITHOUT_TOOLKIT)
     assert result.stdout.str().count("The run fails because") == 1
     assert '<property name="cudalink.require" value="The run fails because ' in (pytester.path / "r.xml").read_text()
-    records = (pytester.path / "r.jsonl").read_text().splitlines()
-    (end,) = [event for event in map(json.loads, records) if event["event"] == "end"]
-    assert end["exitstatus"] == 1
-    assert end["failing"][0].startswith("The run fails because no test ran on the driver")
+    end = read(pytester.path / "r.jsonl").end
+    assert end.exitstatus == 1
+    assert end.failing[0].startswith("The run fails because no test ran on the driver")
     (cell,) = merge([pytester.path / "r.jsonl"]).cells
     assert cell.fault.startswith("The run fails because no test ran on the driver")
     if more == ("-q",):
@@ -205,7 +190,6 @@ def test_all_skipped_is_red(run, pytester, more) -> None:
         assert "The run fails" not in lifted.stdout.str()
 
 
-@pytest.mark.usefixtures("toolkit")
 def test_marker_where_no_driver_can_be_emulated(run) -> None:
     """Without the native libraries the marked tests are skipped, and the others run."""
     module = f"""{MARKED}
@@ -216,9 +200,8 @@ def library_folder(**_):
     raise emulator.EmulatorError("the emulated driver is not built")
 emulator.library_folder = library_folder
 """
-    result = run(module)
-    result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines([NOT_RUN.format(1), f"SKIPPED * {SKIPPED}run with --cudalink-driver=*"])
+    result = run(module).ended(pytest.ExitCode.TESTS_FAILED, passed=1, skipped=1)
+    result.shows(NOT_RUN.format(1), f"SKIPPED * {SKIPPED}run with --cudalink-driver=*")
 
 
 @pytest.mark.slow
@@ -226,8 +209,6 @@ def test_required_where_a_test_crashes(run) -> None:
     """What the tests of a shared process have done counts, also of one that is replaced."""
     module = f"{MARKED}\ndef test_dies():\n    import os\n    os.abort()\ndef test_plain(): pass\n"
     arguments = ("--cudalink-driver=13.0", "--cudalink-require=driver,links", "--cudalink-processes=restarted")
-    result = run(module, *arguments)
-    result.assert_outcomes(passed=2, failed=1)
+    result = run(module, *arguments).ended(passed=2, failed=1)
     assert "The run fails because" not in result.stdout.str()
-    result = run(module, *arguments, "--deselect=test_it.py::test_marked")
-    result.stdout.fnmatch_lines(["The run fails because no link was made*"])
+    run(module, *arguments, "--deselect=test_it.py::test_marked").shows("The run fails because no link was made*")

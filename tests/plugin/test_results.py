@@ -99,7 +99,6 @@ EXPECTED = {
 def test_every_outcome(run, pytester, arguments) -> None:
     """Each test once, with its outcome, links, and what was documented or missing; the same in other processes."""
     result, record = run(OUTCOMES, "--junitxml=junit.xml", "-v", *arguments)
-
     assert outcomes(record) == EXPECTED
     tests = {test.nodeid.rpartition("::")[2]: test for test in record.tests}
     assert tests["test_passes"].backends == {"driver": 2, "nvjitlink": 1}
@@ -131,20 +130,16 @@ def test_every_outcome(run, pytester, arguments) -> None:
     first = record.links[0]
     assert first.inputs[0]["kind"] == "ptx"
     assert first.versions["driver"] == "13.0"
-
     # one section: links by target and backend, documented failures, and what skipped tests would need
-    result.stdout.fnmatch_lines(
-        [
-            "*= cudalink =*",
-            "bundled: 4 links (3 on the driver, 1 on nvJitLink)",
-            "1 test failed as documented (driver >= 13.5 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-            "  test_it.py::test_documented",
-            "2 tests were skipped: they need driver >= 13.2",
-        ],
+    result.shows(
+        "*= cudalink =*",
+        "bundled: 4 links (3 on the driver, 1 on nvJitLink)",
+        "1 test failed as documented (driver >= 13.5 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        "  test_it.py::test_documented",
+        "2 tests were skipped: they need driver >= 13.2",
         consecutive=True,
     )
     result.stdout.no_fnmatch_line("*cudalink guard rails*")
-
     suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
     of_suite = {entry.get("name"): entry.get("value") for entry in suite.findall("properties/property")}
     assert of_suite["cudalink.driver"] == "13.0, emulated (cuDriverGetVersion)"
@@ -165,7 +160,6 @@ def test_environment(run, toolkit, pytester, monkeypatch) -> None:
     pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
     result, record = run("def test(): pass\n", "--cudalink-device=sm_80")
     result.stdout.no_fnmatch_line("*= cudalink =*")
-
     environment = record.run
     assert environment.cell == "a-cell"
     assert environment.python == ".".join(map(str, sys.version_info[:3]))
@@ -250,8 +244,8 @@ def test_goes_on(): gc.enable()
 def test_a_limit_of_time_while_garbage_is_collected(run) -> None:
     """A signal, as of pytest-timeout, is the failure of the test that left the garbage, and the run goes on."""
     result, recording = run(TIMED)
-    result.assert_outcomes(passed=3, errors=2)
-    result.stdout.fnmatch_lines(["ERROR *::test_leaves - Failed: took too long"])
+    result.ended(passed=3, errors=2)
+    result.shows("ERROR *::test_leaves - Failed: took too long")
     assert outcomes(recording) == {"test_leaves": ["error"], "test_skips": ["error"], "test_goes_on": ["passed"]}
 
 
@@ -316,7 +310,7 @@ def test_group(subtests):
         {"description": "part i=1 name=it's pair='a', 1", "outcome": "failed"},
     ]
     assert [link.nodeid for link in record.links] == [None]
-    result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])
+    result.shows("bundled: 1 link (1 on the driver)")
 
 
 @pytest.mark.apart

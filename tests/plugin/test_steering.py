@@ -64,9 +64,8 @@ def test():
     with watch("other", backend="driver"): pass  # no target of the run
     assert (first.link(), second.link()) == ("driver", "driver")
 """
-    result = run(module, "--force-backend=driver")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled, *lib", "lib: 2 links (2 on the driver)"])
+    result = run(module, "--force-backend=driver").ended(passed=1)
+    result.shows("cudalink: forced to driver: bundled, *lib", "lib: 2 links (2 on the driver)")
 
 
 def test_every_link_is_compared(run) -> None:
@@ -92,10 +91,8 @@ WORKS = False  # what the run chooses for one link does not count, only the swit
 Lib.force = lambda self, module, backend: setattr(module, "USE", backend)
 """,
     )
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(
-        ["*cudalink: lib was forced to driver by *, but its linker says nvjitlink. The target lib *"]
-    )
+    result.ended(passed=2, failed=1)
+    result.shows("*cudalink: lib was forced to driver by *, but its linker says nvjitlink. The target lib *")
 
 
 LINKER_OF_THE_MODULE = """
@@ -126,10 +123,9 @@ def test_linker_of_a_wider_scope(run, pytester) -> None:
             f"{marks[0]}def test_makes(linker): pass\n{marks[1]}def test_links(linker): linker.link('cubin')\n"
         )
         pytester.makepyfile(**{f"test_{name}": code})
-    result = run("", "-rf")
-    result.assert_outcomes(passed=5, failed=1)
+    result = run("", "-rf").ended(passed=5, failed=1)
     why = "forced to driver by the marker cudalink, but this linker was made for nvjitlink in *test_makes*"
-    result.stdout.fnmatch_lines([f"*cudalink: bundled was {why}", "FAILED test_free.py::test_links - *"])
+    result.shows(f"*cudalink: bundled was {why}", "FAILED test_free.py::test_links - *")
 
 
 CAUGHT = """
@@ -150,13 +146,12 @@ def test_mismatch_that_is_caught(run) -> None:
     hooks = "\nimport lib\nlib.USE = 'driver'\n"
     hooks += "Lib.which_backend = lambda *_: 'other'\nLib.version = lambda _: '9.9'\n"
     said = "*cudalink: lib 9.9 was forced to nvjitlink by *, but its linker says driver and which_backend() says other*"
-    result = run(CAUGHT, "--force-backend=nvjitlink", works=False, hooks=hooks)
-    result.assert_outcomes(failed=3)
+    result = run(CAUGHT, "--force-backend=nvjitlink", works=False, hooks=hooks).ended(failed=3)
     result.stdout.fnmatch_lines([said] * 3)
     outside = "import lib\nwith pytest.raises(RuntimeError): lib.link()\ndef test(): pass\n"
     result = run(outside, "--force-backend=nvjitlink", works=False, hooks=hooks)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([said])
+    result.shows(said)
     result.stdout.no_fnmatch_line("* passed*")
 
 
@@ -167,7 +162,7 @@ def test_mismatch_after_the_last_test(run, arguments) -> None:
     hooks += "def pytest_sessionfinish():\n    with pytest.raises(RuntimeError): lib.link()\n"
     result = run("import lib\ndef test(): pass\n", "--force-backend=nvjitlink", *arguments, works=False, hooks=hooks)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails because of *"])
+    result.shows("outside of tests: *but its linker says driver*", "The run fails because of *")
 
 
 def test_hooks(run, pytester) -> None:
@@ -204,14 +199,12 @@ def test_links():
         "--cudalink-report=run.jsonl",
         hooks=hooks,
     )
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "cudalink: lib: version 7",
-            "cudalink: count: 3",
-            "*told: lib driver ok input test_it.py::test_links True",
-            "told: lib nvjitlink ok special test_it.py::test_links True",
-        ]
+    result.ended(passed=1)
+    result.shows(
+        "cudalink: lib: version 7",
+        "cudalink: count: 3",
+        "*told: lib driver ok input test_it.py::test_links True",
+        "told: lib nvjitlink ok special test_it.py::test_links True",
     )
     assert read(pytester.path / "run.jsonl").run.facts == {"lib": "version 7", "count": 3}
 
@@ -242,8 +235,8 @@ def test_narrowed_to_an_own_target(run) -> None:
         "--cudalink-target= lib ,",
         "--force-backend=driver",
     )
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: forced to driver: lib (--cudalink-target from option)"])
+    result.ended(passed=1)
+    result.shows("cudalink: forced to driver: lib (--cudalink-target from option)")
 
 
 MOVED = """
@@ -260,8 +253,8 @@ Lib.install = install
 def test_stale_target_that_is_not_forced(run, arguments) -> None:
     """A release without a recipe breaks no suite that does not force it: it is not watched, and the summary says so."""
     result = run("import lib\ndef test(): assert lib.link() == 'nvjitlink'\n", *arguments, hooks=MOVED)
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["lib is not watched: cannot steer lib 9.9: it has no switch"])
+    result.ended(passed=1)
+    result.shows("lib is not watched: cannot steer lib 9.9: it has no switch")
 
 
 def test_stale_target_that_one_test_forces(run) -> None:
@@ -278,8 +271,8 @@ def test_after(cudalink_backend):
 """,
         hooks=MOVED,
     )
-    result.assert_outcomes(passed=2, failed=1, errors=1)
-    result.stdout.fnmatch_lines(["FAILED *test_fixture - *StaleRec*", "ERROR *test_marked - *StaleRec*"])
+    result.ended(passed=2, failed=1, errors=1)
+    result.shows("FAILED *test_fixture - *StaleRec*", "ERROR *test_marked - *StaleRec*")
 
 
 BUNDLED = """
@@ -308,12 +301,9 @@ def pytest_cudalink_link(event):
     print("link:", event.target, event.backend, event.forced, event.nodeid)
 """
     )
-    result = run_pytest("-s", "--cudalink-driver=13.0", module=BUNDLED)
-    result.assert_outcomes(passed=1)
+    result = run_pytest("-s", "--cudalink-driver=13.0", module=BUNDLED).ended(passed=1)
     name = {"driver": "the driver", "nvjitlink": "nvJitLink"}[backend]
-    result.stdout.fnmatch_lines(
-        [f"*link: bundled {backend} {forced} test_it.py::test_it", f"bundled: 1 link (1 on {name})"]
-    )
+    result.shows(f"*link: bundled {backend} {forced} test_it.py::test_it", f"bundled: 1 link (1 on {name})")
 
 
 OUTER = '''
@@ -338,7 +328,7 @@ def test_outer(pytester):
 @pytest.mark.parametrize("arguments", [[], ["--cudalink-driver=13.0", "--force-backend=driver"]])
 def test_forced_run_inside_a_run(run_pytest, toolkit, arguments) -> None:
     """A run whose steering waits does not take over from one inside it that has started, nor does one without any."""
-    run_pytest(*arguments, module=OUTER).assert_outcomes(passed=1)
+    run_pytest(*arguments, module=OUTER).ended(passed=1)
 
 
 def test_interrupted_where_it_begins(run_pytest) -> None:
@@ -358,7 +348,7 @@ def test(request, monkeypatch):
         backends.steering(run)
     assert backends.steering(run).choice.backend == "nvjitlink"
 """
-    run_pytest("--force-backend=nvjitlink", module=module).assert_outcomes(passed=1)
+    run_pytest("--force-backend=nvjitlink", module=module).ended(passed=1)
 
 
 def test_the_help_names_every_target() -> None:

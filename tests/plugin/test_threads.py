@@ -37,7 +37,6 @@ def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on a library, a target for it, and `EIGHT`."""
     pytester.makepyfile(lib=LIBRARY, eight=EIGHT)
     pytester.makeconftest(f"WORKS = True\n{CONFTEST}")
-
     given, head = ("--cudalink-driver=13.0", "-p", "no:cacheprovider"), "import pytest\nfrom eight import eight\n"
     return lambda module, *arguments: run_pytest(*given, *arguments, module=head + module)
 
@@ -79,9 +78,7 @@ def test_what_threads_count_at_once(run) -> None:
     Each thread gets the number of its own fault, so that all are removed as the test ends. A child that is forked while
     a thread counts has no thread that gives the lock back, and links all the same.
     """
-    result = run(COUNTS, "-W", "ignore")
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["lib: 800 links (800 on nvJitLink)"])
+    run(COUNTS, "-W", "ignore").ended(passed=3).shows("lib: 800 links (800 on nvJitLink)")
 
 
 def test_each_unsteered_link_of_each_thread_counts(run) -> None:
@@ -94,9 +91,8 @@ def link():
             pass
 def test(): eight(link)
 """
-    result = run(module, "--force-backend=driver")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*linked on nvJitLink: link of its own*(400 times)*"])
+    result = run(module, "--force-backend=driver").ended(failed=1)
+    result.shows("*linked on nvJitLink: link of its own*(400 times)*")
 
 
 def test_violations_of_several_threads_are_expected_once(run, toolkit) -> None:
@@ -118,8 +114,7 @@ def test(nvjitlink_contract):
     found.extend(nvjitlink_contract.expect())
     assert len({one.number for one in found}) == len(found) == 80
 """
-    result = run(module, "--cudalink-checks=nvjitlink=strict")
-    result.assert_outcomes(passed=1)
+    run(module, "--cudalink-checks=nvjitlink=strict").ended(passed=1)
 
 
 def in_thread(function: Callable[[], object]) -> object:

@@ -129,9 +129,7 @@ def real(pytester: pytest.Pytester, run_pytest, monkeypatch):
 )
 def test_a_real_driver(real, pytester, options: tuple[str, ...]) -> None:
     """The process of the tests neither loads nor calls it, and the record has what another process was answered."""
-    result = real(*options)
-
-    result.assert_outcomes(passed=6, failed=1)
+    real(*options).ended(passed=6, failed=1)
     if "--cudalink-report=run.jsonl" in options:
         start = json.loads((pytester.path / "run.jsonl").read_text().splitlines()[0])
         assert start["versions"]["driver"] == {
@@ -146,11 +144,8 @@ def test_a_real_driver(real, pytester, options: tuple[str, ...]) -> None:
 def test_a_fault_is_left_to_the_test(run_pytest, pytester) -> None:
     """The first call of a function is the test's: no question of the record meets a fault that waits for it."""
     module = "import ctypes\ndef test(): assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 100\n"
-
     options = ("--cudalink-driver=13.0", "--cudalink-faults=cuInit:1=100", "--cudalink-report=run.jsonl")
-    result = run_pytest(*options, module=module)
-
-    result.assert_outcomes(passed=1)
+    run_pytest(*options, module=module).ended(passed=1)
     start = json.loads((pytester.path / "run.jsonl").read_text().splitlines()[0])
     assert start["arch"]["found"] == "sm_90"
 
@@ -163,8 +158,6 @@ def test_devices_that_are_hidden(run_pytest, pytester, monkeypatch, device, visi
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     pytester.makepyfile("def test(): pass")
-
     run_pytest("--cudalink-driver=13.0", f"--cudalink-device={device}", "--cudalink-report=run.jsonl")
-
     start = json.loads((pytester.path / "run.jsonl").read_text().splitlines()[0])
     assert start["arch"]["found"] == number

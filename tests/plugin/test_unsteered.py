@@ -45,7 +45,6 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     for name in ("main.ptx", "user.ptx"):
         pytester.path.joinpath(name).write_bytes(samples[f"12.9/{name}"])
     pytester.makepyfile(library=LIBRARY)
-
     given, head = (f"--cudalink-driver={toolkit}", "-p", "no:cacheprovider"), "import pytest\nimport library\n"
     return lambda module, *arguments: run_pytest(*given, *arguments, module=head + module)
 
@@ -131,8 +130,7 @@ def test_counted_where_nothing_is_forced(run, pytester) -> None:
     )
     plugins = [word for name in ("second", "old_numba", "plugin_of_own") for word in ("-p", name)]
     result = run(FREE, *plugins, "--cudalink-report=run.jsonl", "--junitxml=junit.xml", "--cudalink-unsupported=fail")
-
-    result.assert_outcomes(passed=8)
+    result.ended(passed=8)
     result.stdout.fnmatch_lines_random(
         [
             "own: 1 link (1 on nvJitLink)",
@@ -202,22 +200,18 @@ def test_forced_and_linked_elsewhere(run, pytester, arguments) -> None:
     kept = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
     pytester.makepyfile(early=early, kept=kept)
     result = run(FORCED, "--force-backend=driver", "-p", "early", "-p", "kept", *arguments)
-
-    result.assert_outcomes(failed=7, errors=1, passed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.ended(failed=7, errors=1, passed=1)
     result.stdout.fnmatch_lines([WRONG] * 6)
     result.stdout.fnmatch_lines(
         ["*Write a target *(see the page Targets of the documentation)*--cudalink-unsteered=allow*"] * 8
     )
-    result.stdout.fnmatch_lines(["*but early.py:* linked on nvJitLink: nvJitLinkComplete of cuda.bindings.nvjitlink*"])
-    result.stdout.fnmatch_lines(["*linked on nvJitLink: nvJitLinkComplete of libnvJitLink, called by *nvjitlink*.so*"])
+    result.shows("*but early.py:* linked on nvJitLink: nvJitLinkComplete of cuda.bindings.nvjitlink*")
+    result.shows("*linked on nvJitLink: nvJitLinkComplete of libnvJitLink, called by *nvjitlink*.so*")
     head = "cudalink: not forced: code that calls a linker itself (unsteered fail); a test in which it links *fails"
-    result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled*", head])
-    result.stdout.fnmatch_lines(
-        [
-            "1 link in your code was not steered (cuda.bindings.driver): 1 on the driver (as forced)",
-            "7 links in your code were not steered (cuda.bindings.nvjitlink): 7 on nvJitLink (not as forced)",
-        ]
+    result.shows("cudalink: forced to driver: bundled*", head)
+    result.shows(
+        "1 link in your code was not steered (cuda.bindings.driver): 1 on the driver (as forced)",
+        "7 links in your code were not steered (cuda.bindings.nvjitlink): 7 on nvJitLink (not as forced)",
     )
 
 
@@ -238,15 +232,12 @@ def test_old(): assert cuda.cuda.cuLinkComplete(None) == (0, 1, 2)
 def test_kept(): assert early.on_driver() == 0
 def test_as_forced(): library.on_nvjitlink()
 """
-    result = run(module, "--force-backend=nvjitlink", "-p", "early", "-s")
-    result.assert_outcomes(failed=2, passed=2)
-    result.stdout.fnmatch_lines(
-        [
-            f"*seen: nvJitLinkComplete of cuda.bindings.nvjitlink, in library.py:{LINE} nvjitlink nvjitlink *::test_*",
-            "*forced to nvjitlink by *library.py:* linked on the driver: cuLinkComplete of *",
-            "*but test_it.py:5 linked on the driver: cuLinkComplete of cuda.cuda, which no target *",
-            "1 link in your code was not steered (cuda.bindings.nvjitlink): 1 on nvJitLink (as forced)",
-        ]
+    result = run(module, "--force-backend=nvjitlink", "-p", "early", "-s").ended(failed=2, passed=2)
+    result.shows(
+        f"*seen: nvJitLinkComplete of cuda.bindings.nvjitlink, in library.py:{LINE} nvjitlink nvjitlink *::test_*",
+        "*forced to nvjitlink by *library.py:* linked on the driver: cuLinkComplete of *",
+        "*but test_it.py:5 linked on the driver: cuLinkComplete of cuda.cuda, which no target *",
+        "1 link in your code was not steered (cuda.bindings.nvjitlink): 1 on nvJitLink (as forced)",
     )
     assert result.stdout.str().count("seen: ") == 3
 
@@ -266,21 +257,19 @@ def test_free(): library.on_nvjitlink()
 @pytest.mark.parametrize("option", [(), ("--force-backend=driver", "--cudalink-target=bundled")])
 def test_a_test_that_names_a_backend(run, option) -> None:
     """Its backend holds for all its links, whatever targets the run forces; other code than those links as it likes."""
-    result = run(BY_TEST, *option)
-    result.assert_outcomes(failed=3, passed=2)
+    result = run(BY_TEST, *option).ended(failed=3, passed=2)
     result.stdout.fnmatch_lines([WRONG] * 3)
     said = "1 on nvJitLink (as forced), 1 on nvJitLink, 3 on nvJitLink (not as forced)"
-    result.stdout.fnmatch_lines([f"5 links in your code were not steered (cuda.bindings.nvjitlink): {said}"])
+    result.shows(f"5 links in your code were not steered (cuda.bindings.nvjitlink): {said}")
 
 
 def test_each_backend_of_some_targets(run) -> None:
     """What ``--force-backend=each`` forces is the run's choice: other code than the targets links as it likes."""
     module = "@pytest.mark.cudalink\ndef test_marked(): library.on_nvjitlink()\n"
     module += "def test_factory(linker_factory): library.on_nvjitlink()"
-    result = run(module, "--force-backend=each")
-    result.assert_outcomes(passed=2, failed=2)
-    result.stdout.fnmatch_lines(["cudalink: forced to each backend in turn: bundled*"])
-    run(module, "--force-backend=each", "--cudalink-target=bundled").assert_outcomes(passed=4)
+    result = run(module, "--force-backend=each").ended(passed=2, failed=2)
+    result.shows("cudalink: forced to each backend in turn: bundled*")
+    run(module, "--force-backend=each", "--cudalink-target=bundled").ended(passed=4)
 
 
 # -- outside of tests
@@ -290,9 +279,8 @@ def test_each_backend_of_some_targets(run) -> None:
 def test_outside_of_tests(run, arguments) -> None:
     """A link while a module is collected fails the run, once, and no test."""
     result = run("library.on_nvjitlink()\ndef test(): pass", "--force-backend=driver", *arguments)
-    result.assert_outcomes(passed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([f"outside of tests: {WRONG}", "The run fails because of the problems above*"])
+    result.ended(pytest.ExitCode.TESTS_FAILED, passed=1)
+    result.shows(f"outside of tests: {WRONG}", "The run fails because of the problems above*")
     assert result.stdout.str().count("which no target steers") == 1
 
 
@@ -302,23 +290,23 @@ def test_outside_of_tests(run, arguments) -> None:
 WARN = ("--force-backend=driver", "--cudalink-unsteered=warn")
 
 
-def test_warn(run) -> None:
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
+def test_warn(run, arguments) -> None:
     """The warning is at the test, and keeps its category from another process, though only that one imported it."""
-    result = run("def test(): library.on_nvjitlink()", *WARN, "--cudalink-processes=isolated")
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines(["test_it.py::test", f"*UnsteeredLinkWarning: {WRONG}"])
-    result.stdout.fnmatch_lines(["1 link in your code was not steered *(not as forced)"])
+    result = run("def test(): library.on_nvjitlink()", *WARN, *arguments).ended(passed=1, warnings=1)
+    result.shows("test_it.py::test", f"*UnsteeredLinkWarning: {WRONG}")
+    result.shows("1 link in your code was not steered *(not as forced)")
 
 
 def test_allow(run) -> None:
     """Such links are only counted; the header says so, and who has set it."""
     result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-unsteered=allow")
-    result.assert_outcomes(passed=1)
+    result.ended(passed=1)
     said = (
         "cudalink: not forced: code that calls a linker itself (unsteered allow, from option); what it links is counted"
     )
     assert said in result.stdout.lines
-    result.stdout.fnmatch_lines(["1 link in your code was not steered *: 1 on nvJitLink (not as forced)"])
+    result.shows("1 link in your code was not steered *: 1 on nvJitLink (not as forced)")
 
 
 # -- what cannot be steered
@@ -344,15 +332,12 @@ def stale(pytester) -> None:
 def test_a_stale_recipe_that_is_swallowed(run_pytest, arguments) -> None:
     """A run that forced it ends red, and names it nowhere as forced."""
     result = run_pytest("--force-backend=nvjitlink", *arguments, module=f"{SWALLOWED}def test(): pass", fresh=True)
-    result.assert_outcomes(passed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(
-        [
-            "cudalink: forced to nvjitlink: bundled*",
-            "cudalink: not forced: cuda.core 0.2.0: expected cuda-core >=0.7",
-            "cuda.core is not watched: cudalink cannot steer cuda-core 0.2.0: *",
-            "outside of tests: *cudalink cannot steer cuda-core 0.2.0: *",
-        ]
+    result.ended(pytest.ExitCode.TESTS_FAILED, passed=1)
+    result.shows(
+        "cudalink: forced to nvjitlink: bundled*",
+        "cudalink: not forced: cuda.core 0.2.0: expected cuda-core >=0.7",
+        "cuda.core is not watched: cudalink cannot steer cuda-core 0.2.0: *",
+        "outside of tests: *cudalink cannot steer cuda-core 0.2.0: *",
     )
     assert not any("forced to" in line and "cuda.core" in line for line in result.stdout.lines)
 
@@ -373,9 +358,8 @@ def test_imports():
 @pytest.mark.usefixtures("stale")
 def test_a_stale_recipe_that_wakes_the_steering(run_pytest) -> None:
     """The import raises the error, and so does the next one: nothing links unsteered."""
-    result = run_pytest("--force-backend=nvjitlink", module=IMPORTS, fresh=True)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["cudalink cannot steer cuda-core *--cudalink-target"])
+    result = run_pytest("--force-backend=nvjitlink", module=IMPORTS, fresh=True).ended(failed=1)
+    result.shows("cudalink cannot steer cuda-core *--cudalink-target")
 
 
 BROKEN = """
@@ -397,8 +381,7 @@ def test_a_target_with_another_error_that_is_swallowed(run, pytester) -> None:
     module = "".join(
         f"def test_{name}():\n    try: import {name}\n    except Exception: pass\n" for name in ("one", "another", "os")
     )
-    result = run(module, "--force-backend=driver", "-p", "broken")
-    result.assert_outcomes(failed=2, passed=1)
+    result = run(module, "--force-backend=driver", "-p", "broken").ended(failed=2, passed=1)
     for name in ("installs", "forces"):
-        result.stdout.fnmatch_lines([f"cudalink cannot steer {name}: its target raised AttributeError: *"])
-        result.stdout.fnmatch_lines([f"{name} is not watched: *no_such_switch*"])
+        result.shows(f"cudalink cannot steer {name}: its target raised AttributeError: *")
+        result.shows(f"{name} is not watched: *no_such_switch*")

@@ -55,20 +55,15 @@ def cuda_core(toolkit) -> str:
     return version
 
 
-def _also(package: str) -> str:
-    """Release of a package that one of the sessions installs in addition; that session fails without it."""
-    version = installed(package)
-    if version is None:
-        if package in os.environ.get("CUDALINK_REQUIRE_PACKAGES", "").split():
-            pytest.fail(f"this session promised {package}, which is not installed")
-        pytest.skip(f"needs {package}: nox -s targets, or pip install {package}")
-    return version
-
-
 @pytest.fixture(scope="session")
 def numba_cuda_mlir() -> str:
-    """Release of numba-cuda-mlir."""
-    return _also("numba-cuda-mlir")
+    """Release of numba-cuda-mlir, which one of the sessions installs in addition; that session fails without it."""
+    version = installed("numba-cuda-mlir")
+    if version is None:
+        if "numba-cuda-mlir" in os.environ.get("CUDALINK_REQUIRE_PACKAGES", "").split():
+            pytest.fail("this session promised numba-cuda-mlir, which is not installed")
+        pytest.skip("needs numba-cuda-mlir: nox -s targets, or pip install numba-cuda-mlir")
+    return version
 
 
 @pytest.fixture

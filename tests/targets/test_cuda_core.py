@@ -27,20 +27,15 @@ def test_links_again():
 @pytest.mark.parametrize("backend", ["driver", "nvjitlink"])
 def test_forced(go, cuda_core, backend) -> None:
     """The library links on the forced backend, as the driver's event log shows; the header and the summary say so."""
-    result = go(LINKS.format(backend=backend), f"--force-backend={backend}")
-    result.assert_outcomes(passed=2)
+    result = go(LINKS.format(backend=backend), f"--force-backend={backend}").ended(passed=2)
     name = {"driver": "the driver", "nvjitlink": "nvJitLink"}[backend]
-    result.stdout.fnmatch_lines(
-        [f"cudalink: forced to {backend}: bundled, cuda.core {cuda_core}*", f"cuda.core: 1 link (1 on {name})"]
-    )
+    result.shows(f"cudalink: forced to {backend}: bundled, cuda.core {cuda_core}*", f"cuda.core: 1 link (1 on {name})")
     result.stdout.no_fnmatch_line("*in your code*")
 
 
 def test_not_forced(go) -> None:
     """Without an option the library decides, and is watched."""
-    result = go(LINKS.format(backend="nvjitlink"))
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["cuda.core: 1 link (1 on nvJitLink)"])
+    go(LINKS.format(backend="nvjitlink")).ended(passed=2).shows("cuda.core: 1 link (1 on nvJitLink)")
 
 
 def test_nothing_is_imported(go) -> None:
@@ -51,7 +46,7 @@ def test_nothing_is_imported(go) -> None:
         "-q",
         head="",
     )
-    result.assert_outcomes(passed=1)
+    result.ended(passed=1)
 
 
 def test_forced_without_a_linker_of_its_own(go) -> None:
@@ -69,9 +64,7 @@ def test_program():
     assert program.backend == "driver"
     program.close()
 """
-    result = go(module, "--force-backend=driver")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["cuda.core: 1 link (1 on the driver)"])
+    go(module, "--force-backend=driver").ended(passed=2).shows("cuda.core: 1 link (1 on the driver)")
 
 
 def test_both_in_one_process(go) -> None:
@@ -84,9 +77,7 @@ def test_links(i, cudalink_backend):
     image(linker)
     assert ran(linker) == cudalink_backend
 """
-    result = go(module, "--force-backend=each")
-    result.assert_outcomes(passed=6)
-    result.stdout.fnmatch_lines(["cuda.core: 6 links (3 on the driver, 3 on nvJitLink)"])
+    go(module, "--force-backend=each").ended(passed=6).shows("cuda.core: 6 links (3 on the driver, 3 on nvJitLink)")
 
 
 def test_linkers_outlive_a_change(go) -> None:
@@ -123,18 +114,17 @@ def test_given_back(force_backend, emulated_driver):
     gc.collect()
     assert emulated_driver.control.live_states == 0
 """
-    result = go(module, "-W", "error::pytest.PytestUnraisableExceptionWarning")
-    result.assert_outcomes(passed=5)
+    go(module, "-W", "error::pytest.PytestUnraisableExceptionWarning").ended(passed=5)
 
 
 def test_lifetimes(go, cuda_core) -> None:
     """From 0.7 to 1.0 the library frees what it gave to cuLinkCreate too early: the test that linked fails, by name."""
     result = go("def test_links(): image(make())\n", "--force-backend=driver", "--cudalink-checks=lifetimes=fail")
     if Version(cuda_core) < Version("1.1"):
-        result.assert_outcomes(failed=1)
-        result.stdout.fnmatch_lines(["*link state 1: CU_JIT_INFO_LOG_BUFFER: *", "* lifetime violation*"])
+        result.ended(failed=1)
+        result.shows("*link state 1: CU_JIT_INFO_LOG_BUFFER: *", "* lifetime violation*")
     else:
-        result.assert_outcomes(passed=1)
+        result.ended(passed=1)
 
 
 def test_refused_link_is_told(go, pytester) -> None:
@@ -144,8 +134,7 @@ def test_refused():
     bad = ObjectCode.from_ptx(open("main.ptx", "rb").read().replace(b".version 8.8", b".version 99.9"))
     Linker(bad, options=LinkerOptions(arch="sm_90")).link("cubin")
 """
-    result = go(module, "--force-backend=driver", "--cudalink-report=run.jsonl")
-    result.assert_outcomes(failed=1)
+    go(module, "--force-backend=driver", "--cudalink-report=run.jsonl").ended(failed=1)
     events = [json.loads(line) for line in pytester.path.joinpath("run.jsonl").read_text().splitlines()]
     (link,) = [event for event in events if event["event"] == "link"]
     assert link["target"] == "cuda.core"
@@ -185,7 +174,7 @@ def test_over():
     assert decide() is False
     assert ran(make()) == "nvjitlink"
 """
-    go(module).assert_outcomes(passed=4)
+    go(module).ended(passed=4)
 
 
 def test_narrowed(go) -> None:
@@ -197,9 +186,8 @@ def test_left_out():
     inputs = [ours.ObjectCode.from_ptx(name) for name in ("main.ptx", "user.ptx")]
     assert ours.Linker(*inputs, options=ours.LinkerOptions(arch="sm_90")).backend == "driver"
 """
-    result = go(module, "--force-backend=driver", "--cudalink-target=bundled")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled (--cudalink-target from option)"])
+    result = go(module, "--force-backend=driver", "--cudalink-target=bundled").ended(passed=1)
+    result.shows("cudalink: forced to driver: bundled (--cudalink-target from option)")
 
 
 UNKNOWN = """
@@ -211,13 +199,9 @@ CudaCore.version = lambda self: "0.1"
 def test_links_of_an_unknown_release_are_counted(go, pytester) -> None:
     """A release without a recipe is not steered, and each of its links is counted once, with its backend."""
     pytester.makeconftest(UNKNOWN)
-    result = go("def test():\n    image(make())\n    image(make())\n")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "2 links in your code (cuda.core): 2 on nvJitLink",
-            "cuda.core is not watched: cudalink cannot steer cuda-core 0.1: expected cuda-core >=0.7. *",
-        ]
+    go("def test():\n    image(make())\n    image(make())\n").ended(passed=1).shows(
+        "2 links in your code (cuda.core): 2 on nvJitLink",
+        "cuda.core is not watched: cudalink cannot steer cuda-core 0.1: expected cuda-core >=0.7. *",
     )
 
 

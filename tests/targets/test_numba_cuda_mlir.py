@@ -32,14 +32,11 @@ def test_links(emulated_driver):
     assert len(completed) == ({backend!r} == "driver")
     assert library._have_nvjitlink() == ({backend!r} == "nvjitlink")
 """
-    result = go(module, f"--force-backend={backend}", head=HEAD)
-    result.assert_outcomes(passed=1)
+    result = go(module, f"--force-backend={backend}", head=HEAD).ended(passed=1)
     name = {"driver": "the driver", "nvjitlink": "nvJitLink"}[backend]
-    result.stdout.fnmatch_lines(
-        [
-            f"cudalink: forced to {backend}: *, numba-cuda-mlir {numba_cuda_mlir}*",
-            f"numba-cuda-mlir: 1 link (1 on {name})",
-        ]
+    result.shows(
+        f"cudalink: forced to {backend}: *, numba-cuda-mlir {numba_cuda_mlir}*",
+        f"numba-cuda-mlir: 1 link (1 on {name})",
     )
 
 
@@ -54,6 +51,4 @@ def test_faked(fake_versions):
 def test_given_back():
     assert library._have_nvjitlink() is True
 """
-    result = go(module, head=HEAD)
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(["numba-cuda-mlir: 1 link (1 on nvJitLink)"])
+    go(module, head=HEAD).ended(passed=3).shows("numba-cuda-mlir: 1 link (1 on nvJitLink)")

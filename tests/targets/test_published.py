@@ -39,9 +39,7 @@ def test_published_target(options, installed: Path, tmp_path: Path, toolkit) -> 
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(installed), env.get("PYTHONPATH", "")]))
     command = [sys.executable, "-m", "pytest", "-W", "ignore", *options]
-
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=False)
-
     assert done.returncode == 0, done.stdout + done.stderr
     with_plugin = "no:cudalink" not in options
     assert bool(re.search(r"^cudalink: forced to driver: .*\bjitlib 1\.0", done.stdout, re.MULTILINE)) == with_plugin

@@ -239,21 +239,6 @@ def sigalrm():
 
 
 @program
-def exception_of_a_handler():
-    def handler(*_):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
-        time.sleep(30)
-    except TimeoutError as error:
-        return type(error).__name__
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-
-@program
 def sigint():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
     try:
@@ -638,19 +623,6 @@ def before_the_first_call():
 DRIVER["of_a_new_process"] = lambda: started(
     "import ctypes; d = ctypes.CDLL('libcuda.so.1'); print(d.cuCtxSynchronize(), d.cuInit(0), d.cuCtxSynchronize())"
 )
-
-
-@on_driver
-def of_spawned_processes():
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        result = pool.submit(_initialized).result(120)
-    multiprocessing.resource_tracker._resource_tracker._stop()
-    return result
-
-
-def _initialized():
-    driver = Driver()
-    return [driver.cuInit(0), _state()]
 
 
 @in_a_fork
