@@ -7,11 +7,28 @@
 #include <cuda.h>
 
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "expect.h"
+
+/* What tests ask of the emulated driver. */
+void cudalinkKeepDriver(void);
+uint64_t cudalinkRefusalCount(void);
+void cudalinkUnsupported(const char *function, const char *note);
+uint64_t cudalinkEventCount(void);
+int cudalinkEventRead(uint64_t number, char *out, size_t size);
+size_t cudalinkCreator(uint64_t id, char *buffer, size_t size);
+uint64_t cudalinkStateCount(void);
+unsigned cudalinkLiveStates(void);
+uint64_t cudalinkViolationCount(void);
+int cudalinkSweep(unsigned number, int code, int stays);
+unsigned cudalinkSweepEnd(void);
+size_t cudalinkSweptStack(unsigned number, char *out, size_t size);
 
 static const char *folder;
 
@@ -336,12 +353,388 @@ static void damaged(const char *name) {
   free(whole);
 }
 
+/* -- what the driver tells of itself -- */
+
+/* Whether the last event has a text in it. */
+static int last_event_has(const char *wanted) {
+  char text[8192] = "";
+  TRUE(cudalinkEventRead(cudalinkEventCount() - 1, text, sizeof text) > 0);
+  if (!strstr(text, wanted)) fprintf(stderr, "%s lacks %s\n", text, wanted);
+  return strstr(text, wanted) != NULL;
+}
+
+static void events(void) {
+  CUcontext context;
+  char text[200];
+  uint64_t before = cudalinkRefusalCount();
+  OK(cuCtxGetCurrent(&context));
+  cudalinkUnsupported("aFunction", "the \"words\" of a note\n\xe2\x82\xac \xe2\x82");
+  EXPECT(1, cudalinkRefusalCount() - before);
+  TRUE(last_event_has("\"call\":\"aFunction\""));
+  TRUE(last_event_has("\"result\":801"));
+  TRUE(last_event_has("the \\u0022words\\u0022 of a note\\u000a\xe2\x82\xac \\u00e2\\u0082\""));
+  EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxSetCurrent((CUcontext)(uintptr_t)0x1234));
+  TRUE(last_event_has("\"call\":\"cuCtxSetCurrent\"") && last_event_has("\"result\":201"));
+  EXPECT(-1, cudalinkEventRead(cudalinkEventCount(), text, sizeof text));
+  EXPECT(3, cudalinkEventRead(cudalinkEventCount() - 1, text, 4));
+  EXPECT(3, strlen(text));
+}
+
+/* Of links: who made them, as lines of frames, whose numbers lead into this program. */
+static void creators(void) {
+  CUlinkState state;
+  char text[4096] = "", *plus;
+  uint64_t first = cudalinkStateCount(), violations = cudalinkViolationCount();
+  unsigned live = cudalinkLiveStates();
+  for (int time = 0; time < 200; time++) {
+    OK(cuLinkCreate(0, NULL, NULL, &state));
+    EXPECT(live + 1, cudalinkLiveStates());
+    uint64_t number = cudalinkStateCount();
+    EXPECT(first + (uint64_t)time + 1, number);
+    for (int dead = 0; dead < 2; dead++) {
+      size_t needed = cudalinkCreator(number, text, sizeof text);
+      TRUE(needed == strlen(text) + 1);
+      TRUE(!strncmp(text, "nlibcuda.so.1+0x", 16) && strtoul(text + 14, &plus, 16) < 1 << 26);
+      TRUE(!strncmp(plus, " cuLinkCreate_v2\nnexercise+0x", 29) && strtoul(plus + 27, &plus, 16) < 1 << 26);
+      EXPECT(needed, cudalinkCreator(number, text, 5));
+      EXPECT(4, strlen(text));
+      if (!dead) OK(cuLinkDestroy(state));
+    }
+    EXPECT(0, cudalinkCreator(number + 1, text, sizeof text));
+  }
+  EXPECT(0, cudalinkCreator(first + 1, text, sizeof text)); /* too long ago */
+  EXPECT(live, cudalinkLiveStates());
+  EXPECT(violations, cudalinkViolationCount());
+}
+
+/* What a sweep counts, and where its calls were made. */
+static void sweeps(void) {
+  char text[4096];
+  TRUE(cudalinkSweep(0, CUDA_ERROR_UNKNOWN, 0));
+  OK(cuCtxSynchronize());
+  OK(cuCtxSynchronize());
+  EXPECT(2, cudalinkSweepEnd());
+  EXPECT(0, cudalinkSweptStack(0, text, sizeof text));
+  EXPECT(0, cudalinkSweptStack(3, text, sizeof text));
+  EXPECT(0, cudalinkSweptStack(1u << 30, text, sizeof text));
+  TRUE(cudalinkSweep(2, CUDA_ERROR_UNKNOWN, 0));
+  OK(cuCtxSynchronize());
+  EXPECT(CUDA_ERROR_UNKNOWN, cuCtxSynchronize());
+  OK(cuCtxSynchronize());
+  EXPECT(3, cudalinkSweepEnd());
+  OK(cuCtxSynchronize());
+}
+
+/* -- settings, one after the other -- */
+
+static void settings(void) {
+  CUstream stream;
+  CUlaunchAttributeValue value, found;
+  CUcontext context;
+  CUdeviceptr memory;
+  CUtexref reference;
+  CUlogIterator place = 7;
+  char text[1024];
+  size_t size = sizeof text, offset;
+  int widest;
+  OK(cuCtxGetCurrent(&context));
+  OK(cuCoredumpGetAttribute(CU_COREDUMP_FILE, text, &size));
+  TRUE(!strncmp(text, "core.cuda.", 10));
+  size = sizeof text;
+  OK(cuCoredumpGetAttributeGlobal(CU_COREDUMP_PIPE, text, &size));
+  TRUE(!strncmp(text, "corepipe.cuda.", 14));
+  OK(cuLogsCurrent(&place, 0));
+  EXPECT(0, place);
+  OK(cuStreamCreate(&stream, 0));
+  memset(&value, 0, sizeof value);
+  value.memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+  OK(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &value));
+  value.memSyncDomainMap.default_ = 2;
+  value.memSyncDomainMap.remote = 3;
+  OK(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &value));
+  memset(&value, 0, sizeof value);
+  value.syncPolicy = CU_SYNC_POLICY_YIELD;
+  OK(cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &value));
+  OK(cuStreamGetAttribute(stream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN, &found));
+  EXPECT(CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE, found.memSyncDomain);
+  OK(cuStreamGetAttribute(stream, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, &found));
+  TRUE(found.memSyncDomainMap.default_ == 2 && found.memSyncDomainMap.remote == 3);
+  OK(cuStreamGetAttribute(stream, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY, &found));
+  EXPECT(CU_SYNC_POLICY_YIELD, found.syncPolicy);
+  OK(cuStreamDestroy(stream));
+  OK(cuDeviceGetAttribute(&widest, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, 0));
+  OK(cuTexRefCreate(&reference));
+  OK(cuTexRefSetFormat(reference, CU_AD_FORMAT_UNSIGNED_INT8, 1));
+  OK(cuMemAlloc(&memory, (size_t)widest + 1));
+  OK(cuTexRefSetAddress(&offset, reference, memory, (size_t)widest));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddress(&offset, reference, memory, (size_t)widest + 1));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddress(NULL, reference, memory + 1, 16));
+  OK(cuTexRefSetAddress(&offset, reference, memory + 1, 16));
+  EXPECT(1, offset);
+  OK(cuTexRefDestroy(reference));
+  OK(cuMemFree(memory));
+}
+
+/* -- shapes of textures, arrays and their tiles -- */
+
+static void shapes(void) {
+  CUDA_ARRAY3D_DESCRIPTOR layers = {.Width = 16, .Height = 8, .Depth = 4, .Format = CU_AD_FORMAT_FLOAT};
+  CUDA_ARRAY3D_DESCRIPTOR sparse = {.Width = 512, .Height = 384, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+  CUDA_TEXTURE_DESC sampling = {0};
+  CUDA_RESOURCE_VIEW_DESC view = {.format = CU_RES_VIEW_FORMAT_FLOAT_1X32, .width = 16, .height = 8, .depth = 4};
+  CUDA_ARRAY_SPARSE_PROPERTIES tiles;
+  CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  CUmemGenericAllocationHandle memory;
+  CUarray array;
+  CUmipmappedArray levels;
+  CUtexObject texture;
+  CUdeviceptr linear;
+  layers.NumChannels = 1;
+  layers.Flags = CUDA_ARRAY3D_LAYERED;
+  OK(cuArray3DCreate(&array, &layers));
+  CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
+  for (unsigned last = 0; last < 6; last++) {
+    view.lastLayer = last;
+    CUresult made = cuTexObjectCreate(&texture, &resource, &sampling, &view);
+    EXPECT(last < 4 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE, made);
+    if (!made) OK(cuTexObjectDestroy(texture));
+  }
+  view.firstLayer = 3;
+  view.lastLayer = 2;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&texture, &resource, &sampling, &view));
+  OK(cuArrayDestroy(array));
+  layers.Flags = 0;
+  OK(cuMipmappedArrayCreate(&levels, &layers, 2));
+  resource = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY, .res.mipmap.hMipmappedArray = levels};
+  sampling.flags = CU_TRSF_NORMALIZED_COORDINATES;
+  OK(cuTexObjectCreate(&texture, &resource, &sampling, NULL));
+  OK(cuTexObjectDestroy(texture));
+  OK(cuMipmappedArrayDestroy(levels));
+  OK(cuMemAlloc(&linear, 4096));
+  resource = (CUDA_RESOURCE_DESC){.resType = CU_RESOURCE_TYPE_LINEAR};
+  resource.res.linear.devPtr = linear;
+  resource.res.linear.format = CU_AD_FORMAT_FLOAT;
+  resource.res.linear.numChannels = 1;
+  resource.res.linear.sizeInBytes = 4096;
+  sampling.flags = 0;
+  OK(cuTexObjectCreate(&texture, &resource, &sampling, NULL));
+  OK(cuTexObjectDestroy(texture));
+  OK(cuMemFree(linear));
+  sparse.Flags = CUDA_ARRAY3D_SPARSE;
+  OK(cuArray3DCreate(&array, &sparse));
+  OK(cuArrayGetSparseProperties(&tiles, array));
+  properties.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
+  OK(cuMemCreate(&memory, 2 << 20, &properties, 0));
+  CUarrayMapInfo map = {.resourceType = CU_RESOURCE_TYPE_ARRAY, .resource.array = array};
+  map.subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL;
+  map.memOperationType = CU_MEM_OPERATION_TYPE_MAP;
+  map.memHandleType = CU_MEM_HANDLE_TYPE_GENERIC;
+  map.memHandle.memHandle = memory;
+  map.deviceBitMask = 1;
+  /* begin and extent in two dimensions: whole tiles inside the array, and no others */
+  const unsigned wide = tiles.tileExtent.width, high = tiles.tileExtent.height;
+  const struct {
+    unsigned x, width, y, height;
+    bool fits;
+  } rows[] = {{0, wide, 0, high, true},
+              {wide, wide, high, high, true},
+              {0, 512, 0, 384, true},
+              {1, wide, 0, high, false},
+              {0, wide, 1, high, false},
+              {0, wide + 1, 0, high, false},
+              {0, wide, 0, high + 1, false},
+              {0, 0, 0, high, false},
+              {0, wide, 0, 0, false},
+              {512, wide, 0, high, false},
+              {0, wide, 384, high, false},
+              {512 - wide, 2 * wide, 0, high, false},
+              {0, wide, 384 - high, 2 * high, false}};
+  for (size_t at = 0; at < sizeof rows / sizeof *rows; at++) {
+    map.subresource.sparseLevel.offsetX = rows[at].x;
+    map.subresource.sparseLevel.extentWidth = rows[at].width;
+    map.subresource.sparseLevel.offsetY = rows[at].y;
+    map.subresource.sparseLevel.extentHeight = rows[at].height;
+    map.subresource.sparseLevel.extentDepth = 1;
+    EXPECT(10 * at + !rows[at].fits, 10 * at + (cuMemMapArrayAsync(&map, 1, NULL) != CUDA_SUCCESS));
+  }
+  OK(cuMemRelease(memory));
+  OK(cuArrayDestroy(array));
+}
+
+/* -- code in contexts, and what is set of it -- */
+
+static void functions(void) {
+  CUcontext context, green_context;
+  CUgreenCtx green;
+  CUdevResource resource;
+  CUdevResourceDesc shape;
+  CUlibrary library;
+  CUmodule module, same;
+  CUfunction function;
+  CUkernel kernel;
+  CUgraph graph, copy;
+  CUgraphNode node, found;
+  CUDA_KERNEL_NODE_PARAMS parameters = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1}, known;
+  unsigned long long id, same_id, values[3] = {7, 8, 9};
+  void *arguments[] = {&values[0], &values[1], &values[2]};
+  size_t size, offset;
+  int blocks;
+  OK(cuCtxGetCurrent(&context));
+  void *cubin = sample("13.0/linked.cubin", &size);
+  OK(cuLibraryLoadData(&library, cubin, NULL, NULL, 0, NULL, NULL, 0));
+  free(cubin);
+  OK(cuLibraryGetKernel(&kernel, library, "apply_transform"));
+  OK(cuLibraryGetModule(&module, library));
+  OK(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+  OK(cuDevResourceGenerateDesc(&shape, &resource, 1));
+  OK(cuGreenCtxCreate(&green, shape, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  OK(cuCtxFromGreenCtx(&green_context, green));
+  EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuGreenCtxGetId(NULL, &id)); /* the current one is none */
+  OK(cuCtxSetCurrent(green_context));
+  OK(cuLibraryGetModule(&same, library)); /* of the primary context, whose code a green one has */
+  TRUE(same == module);
+  OK(cuGreenCtxGetId(NULL, &id));
+  OK(cuGreenCtxGetId(green, &same_id));
+  TRUE(id == same_id);
+  OK(cuCtxSetCurrent(context));
+  OK(cuGreenCtxDestroy(green));
+  EXPECT(0, cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (CUfunction)kernel, 32, 100 << 10));
+  EXPECT(0, blocks);
+  OK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10, kernel, 0));
+  OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (CUfunction)kernel, 32, 100 << 10));
+  EXPECT(2, blocks);
+  OK(cuKernelGetFunction(&function, kernel));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape(function, 0, 1, 1));
+  OK(cuFuncSetBlockShape(function, 32, 1, 1));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuFuncSetBlockShape(function, 1024, 2, 1));
+  OK(cuFuncGetParamInfo(function, 2, &offset, &size));
+  OK(cuParamSetSize(function, (unsigned)(offset + size)));
+  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuLaunch(function)); /* the shape is as before */
+  parameters.func = function;
+  parameters.blockDimX = parameters.blockDimY = parameters.blockDimZ = 1;
+  parameters.kernelParams = arguments;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &parameters));
+  memset(values, 0, sizeof values); /* the node has a copy */
+  OK(cuGraphClone(&copy, graph));
+  OK(cuGraphNodeFindInClone(&found, node, copy));
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphKernelNodeGetParams(found, &known));
+  TRUE(known.func == function && known.kern == kernel);
+  for (int at = 0; at < 3; at++) EXPECT(7 + at, *(unsigned long long *)known.kernelParams[at]);
+  OK(cuGraphDestroy(copy));
+  OK(cuLibraryUnload(library));
+}
+
+/* -- images at the end of a page, behind which nothing can be read -- */
+
+static void at_end_of_page(const char *name) {
+  size_t size, page = 4096;
+  void *data = sample(name, &size);
+  size_t pages = (size + page - 1) / page * page;
+  char *room = mmap(NULL, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TRUE(room != MAP_FAILED && !mprotect(room + pages, page, PROT_NONE));
+  memcpy(room + pages - size, data, size);
+  CUmodule module;
+  CUlibrary library;
+  for (size_t cut = 0; cut < 2 * 4096 && cut < size; cut = cut ? 2 * cut : 1) { /* or moved, so that its end is cut */
+    char *moved = room + pages - size + cut;
+    memmove(moved, data, size - cut);
+    CUresult loaded = cuModuleLoadData(&module, moved);
+    if (!loaded) OK(cuModuleUnload(module));
+    CUresult in_library = cuLibraryLoadData(&library, moved, NULL, NULL, 0, NULL, NULL, 0);
+    if (!in_library) OK(cuLibraryUnload(library));
+    if (!cut) {
+      EXPECT(cuModuleLoadData(&module, data), loaded);
+      if (!loaded) OK(cuModuleUnload(module));
+      EXPECT(cuLibraryLoadData(&library, data, NULL, NULL, 0, NULL, NULL, 0), in_library);
+      if (!in_library) OK(cuLibraryUnload(library));
+    }
+  }
+  munmap(room, pages + page);
+  free(data);
+}
+
+/* -- what an option changes in the code -- */
+
+/* A kernel with more values at a time than the fewest registers hold. */
+static char *wide_kernel(void) {
+  enum { VALUES = 48 };
+  static char text[VALUES * 120 + 1024];
+  int length = sprintf(text,
+                       ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry wide(.param .u64 p) {\n"
+                       ".reg .b64 %%rd<2>; .reg .f32 %%f<%d>;\nld.param.u64 %%rd1, [p];\n",
+                       VALUES + 1);
+  for (int at = 1; at <= VALUES; at++)
+    length += sprintf(text + length, "ld.global.f32 %%f%d, [%%rd1+%d];\n", at, 4 * at);
+  for (int at = VALUES; at > 0; at--)
+    length += sprintf(text + length, "sin.approx.f32 %%f%d, %%f%d;\nst.global.f32 [%%rd1+%d], %%f%d;\n", at, at,
+                      4 * (at * 7 % VALUES), at);
+  strcpy(text + length, "ret; }\n");
+  return text;
+}
+
+/* What a link of the kernel makes with some options, or the result of making it. */
+static uint64_t linked(unsigned count, CUjit_option *keys, void **values) {
+  CUlinkState state;
+  void *image;
+  size_t size;
+  uint64_t hash = 14695981039346656037u;
+  CUresult result = cuLinkCreate(count, keys, values, &state);
+  if (result) return result;
+  char *text = wide_kernel();
+  result = cuLinkAddData(state, CU_JIT_INPUT_PTX, text, strlen(text) + 1, "wide", 0, NULL, NULL);
+  if (!result) result = cuLinkComplete(state, &image, &size);
+  for (size_t at = 0; !result && at < size; at++) hash = (hash ^ ((unsigned char *)image)[at]) * 1099511628211u;
+  OK(cuLinkDestroy(state));
+  return result ? (uint64_t)result : hash;
+}
+
+static void options(void) {
+  static const struct {
+    CUjit_option key;
+    uintptr_t values[2];
+    bool usual, same; /* whether the first makes the image of no option, and the second that of the first */
+  } rows[] = {
+      {CU_JIT_MAX_REGISTERS, {24, 64}, false, false},
+      {CU_JIT_THREADS_PER_BLOCK, {32, 1024}, false, false},
+      {CU_JIT_OPTIMIZATION_LEVEL, {0, 4}, false, false},
+      {CU_JIT_OPTIMIZATION_LEVEL, {1, 4}, false, true},
+      {CU_JIT_TARGET, {CU_TARGET_COMPUTE_90, CU_TARGET_COMPUTE_80}, true, false},
+      {CU_JIT_TARGET, {CU_TARGET_COMPUTE_90, CU_TARGET_COMPUTE_90A}, true, true},
+      {CU_JIT_GENERATE_DEBUG_INFO, {0, 1}, true, false},
+      {CU_JIT_LOG_VERBOSE, {0, 1}, true, false},
+      {CU_JIT_GENERATE_LINE_INFO, {0, 1}, true, false},
+      {CU_JIT_CACHE_MODE, {CU_JIT_CACHE_OPTION_CG, CU_JIT_CACHE_OPTION_CA}, false, false},
+      {CU_JIT_CACHE_MODE, {CU_JIT_CACHE_OPTION_NONE, CU_JIT_CACHE_OPTION_CA}, true, false},
+      {CU_JIT_FAST_COMPILE, {0, 1}, true, true},
+      {CU_JIT_POSITION_INDEPENDENT_CODE, {0, 1}, true, false},
+      {CU_JIT_MIN_CTA_PER_SM, {1, 8}, false, false},
+      {CU_JIT_MAX_THREADS_PER_BLOCK, {32, 1024}, false, false},
+      {CU_JIT_OVERRIDE_DIRECTIVE_VALUES, {0, 1}, false, true},
+      {CU_JIT_SPLIT_COMPILE, {1, 2}, false, false},
+  };
+  uint64_t usual = linked(0, NULL, NULL);
+  for (size_t at = 0; at < sizeof rows / sizeof *rows; at++) {
+    CUjit_option keys[] = {rows[at].key, rows[at].key};
+    void *values[] = {(void *)rows[at].values[0], (void *)rows[at].values[1]};
+    uint64_t made = linked(1, keys, values);
+    EXPECT(10 * at + rows[at].usual, 10 * at + (made == usual)); /* so that a failure names the row */
+    EXPECT(10 * at + rows[at].same, 10 * at + (made == linked(1, keys, values + 1)));
+  }
+  CUjit_option keys[] = {CU_JIT_TARGET, CU_JIT_TARGET}; /* the last one counts */
+  void *both[] = {(void *)CU_TARGET_COMPUTE_90A, (void *)CU_TARGET_COMPUTE_80};
+  EXPECT(1, linked(2, keys, both) == linked(1, keys, both + 1));
+}
+
 int main(int count, char **arguments) {
   if (count < 2) {
     fprintf(stderr, "usage: exercise FOLDER [links]\n");
     return 2;
   }
   folder = arguments[1];
+  cudalinkKeepDriver(); /* there is none to keep */
   EXPECT(CUDA_ERROR_NOT_INITIALIZED, cuCtxSynchronize());
   OK(cuInit(0));
   devices();
@@ -355,6 +748,13 @@ int main(int count, char **arguments) {
   memory();
   modules();
   links();
+  events();
+  creators();
+  sweeps();
+  settings();
+  shapes();
+  functions();
+  options();
   int rounds = count > 2 ? atoi(arguments[2]) : 1;
   static const CUjitInputType both[] = {CU_JIT_INPUT_PTX, CU_JIT_INPUT_PTX};
   for (int round = 0; round < rounds; round++) link(0, 0, (const char *[]){"13.0/main.ptx", "13.0/user.ptx"}, both, 2);
@@ -362,6 +762,7 @@ int main(int count, char **arguments) {
       "13.0/linked.cubin",    "13.0/main.cubin", "12.9/user.cubin", "nvcc/user-plain.fatbin",
       "nvcc/user-lto.fatbin", "13.0/main.ltoir", "nvcc/user.a"};
   for (size_t at = 0; at < sizeof images / sizeof *images; at++) damaged(images[at]);
+  for (size_t at = 0; at < sizeof images / sizeof *images; at++) at_end_of_page(images[at]);
   OK(cuDevicePrimaryCtxRelease(0));
   puts("done");
   return 0;

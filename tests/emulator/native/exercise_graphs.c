@@ -6,9 +6,12 @@
 #include <cuda.h>
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "expect.h"
 
@@ -134,6 +137,75 @@ static void memory_nodes(CUstream stream) {
   OK(cuDeviceGraphMemTrim(0));
 }
 
+/* A graph within another one makes memory, which is of a device, and is there until it is freed. */
+static void memory_within(CUstream stream) {
+  CUgraph graph, child;
+  CUgraphNode made, node;
+  CUgraphExec executable;
+  unsigned managed = 7, type;
+  OK(cuGraphCreate(&child, 0));
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = {.bytesize = 4096};
+  allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  allocation.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  OK(cuGraphAddMemAllocNode(&made, child, NULL, 0, &allocation));
+  OK(cuGraphCreate(&graph, 0));
+  CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+  parameters.graph.graph = child;
+  EXPECT(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&node, graph, NULL, NULL, 0, &parameters));
+  parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &parameters));
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphLaunch(executable, stream));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(executable, stream));
+  OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, allocation.dptr));
+  OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, allocation.dptr));
+  TRUE((managed & 0xff) == 0 && type == CU_MEMORYTYPE_DEVICE);
+  OK(cuMemFreeAsync(allocation.dptr, stream));
+  OK(cuGraphLaunch(executable, stream));
+  OK(cuMemFreeAsync(allocation.dptr, stream));
+  OK(cuGraphExecDestroy(executable));
+  OK(cuGraphDestroy(graph));
+}
+
+/* Nodes of events and of semaphores, of which some are gone. */
+static void gone(CUstream stream) {
+  CUgraph graph;
+  CUgraphNode node;
+  CUgraphExec executable;
+  CUgraphExecUpdateResultInfo update;
+  CUevent event;
+  CUexternalSemaphore semaphores[2];
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signals[2] = {0};
+  CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC file = {.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD};
+  OK(cuEventCreate(&event, 0));
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddEventRecordNode(&node, graph, NULL, 0, event));
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuEventDestroy(event));
+  OK(cuGraphLaunch(executable, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuGraphExecDestroy(executable));
+  OK(cuGraphDestroy(graph));
+  for (int at = 0; at < 2; at++) {
+    file.handle.fd = (int)syscall(SYS_memfd_create, "semaphore", 0);
+    OK(cuImportExternalSemaphore(&semaphores[at], &file));
+  }
+  CUDA_EXT_SEM_SIGNAL_NODE_PARAMS one = {semaphores, signals, 1}, two = {semaphores, signals, 2};
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddExternalSemaphoresSignalNode(&node, graph, NULL, 0, &one));
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphExecExternalSemaphoresSignalNodeSetParams(executable, node, &one));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuGraphExecExternalSemaphoresSignalNodeSetParams(executable, node, &two));
+  OK(cuGraphExecUpdate(executable, graph, &update));
+  OK(cuGraphExternalSemaphoresSignalNodeSetParams(node, &two));
+  EXPECT(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate(executable, graph, &update));
+  OK(cuDestroyExternalSemaphore(semaphores[1]));
+  EXPECT(CUDA_ERROR_INVALID_HANDLE, cuGraphAddExternalSemaphoresSignalNode(&node, graph, NULL, 0, &two));
+  OK(cuDestroyExternalSemaphore(semaphores[0]));
+  OK(cuGraphExecDestroy(executable));
+  OK(cuGraphDestroy(graph));
+}
+
 static void captures(CUstream stream) {
   CUstream other;
   CUevent fork, join;
@@ -219,6 +291,8 @@ static void *all(void *unused) {
     nodes(stream);
     conditions(stream);
     memory_nodes(stream);
+    memory_within(stream);
+    gone(stream);
     captures(stream);
     for (int way = 0; way < 4; way++) orphan(stream, way & 1, way & 2);
   }
@@ -278,9 +352,22 @@ static void *deep(void *unused) {
   return unused;
 }
 
+/* Nodes of some types are looked at first, and need the driver; of others the graph is, which is none. */
+static void before_init(void) {
+  CUgraphNode node;
+  for (int type = 0; type < 16; type++) {
+    CUgraphNodeParams parameters = {.type = (CUgraphNodeType)type};
+    bool first = type < 3 || type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+                 type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+    EXPECT(first ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE,
+           cuGraphAddNode(&node, NULL, NULL, NULL, 0, &parameters));
+  }
+}
+
 int main(int count_of_arguments, char **arguments) {
   pthread_t threads[THREADS];
   if (count_of_arguments > 1) rounds = atoi(arguments[1]);
+  before_init();
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&context, 0));
   pthread_attr_t small;

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +217,8 @@ static void use_external_memory(void) {
   OK(cuExternalMemoryGetMappedBuffer(&block, memory, &part));
   OK(cuMemsetD8(block, 3, 5000));
   OK(cuMemFree(block));
+  TRUE(!ftruncate(fileno(backing), 4096));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuExternalMemoryGetMappedBuffer(&block, memory, &part)); /* behind its end */
   OK(cuDestroyExternalMemory(memory));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuDestroyExternalMemory(memory));
   fclose(backing);
@@ -245,6 +248,17 @@ static void use_semaphores(void) {
     OK(cuDestroyExternalSemaphore(own));
   }
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuDestroyExternalSemaphore(own));
+  for (int type = -1; type < 13; type++) {
+    bool known = type > 0 && type < 11;
+    description.type = (CUexternalSemaphoreHandleType)type;
+    description.handle.fd = dup(fileno(backing));
+    CUresult imported = cuImportExternalSemaphore(&own, &description);
+    EXPECT(type == 1 || type == 9 ? CUDA_SUCCESS
+           : known                ? CUDA_ERROR_NOT_SUPPORTED
+                                  : CUDA_ERROR_INVALID_VALUE,
+           imported);
+    OK(imported ? close(description.handle.fd) : (int)cuDestroyExternalSemaphore(own));
+  }
   fclose(backing);
 }
 

@@ -185,6 +185,32 @@ static void in_threads(bool scheduled) {
   pthread_barrier_destroy(&done);
 }
 
+/* What a schedule has not let run runs once it ends, or another one begins, each in its order. */
+static void schedules_end(void) {
+  CUstream streams[2];
+  OK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+  OK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+  for (uint64_t seed = 0; seed < 40; seed++) {
+    Calls calls[2] = {{.lock = PTHREAD_MUTEX_INITIALIZER}, {.lock = PTHREAD_MUTEX_INITIALIZER}};
+    Call list[2][STEPS];
+    OK(cudalinkStartSchedule(seed, NULL, 0, 1, seed & 1));
+    for (int at = 0; at < 2 * STEPS; at++) {
+      list[at % 2][at / 2] = (Call){&calls[at % 2], at / 2};
+      OK(cuLaunchHostFunc(streams[at % 2], add, &list[at % 2][at / 2]));
+      if (at == STEPS && seed & 2) OK(cudalinkStartSchedule(seed + 40, NULL, 0, 1, 0));
+    }
+    if (seed & 4) cudalinkEndSchedule();
+    for (int at = 0; at < 2; at++) {
+      OK(cuStreamSynchronize(streams[at]));
+      EXPECT(STEPS, calls[at].count);
+      for (int step = 0; step < STEPS; step++) EXPECT(step, calls[at].numbers[step]);
+    }
+    cudalinkEndSchedule();
+  }
+  OK(cuStreamDestroy(streams[0]));
+  OK(cuStreamDestroy(streams[1]));
+}
+
 /* A thread that waits at a closed gate, by each call that does. */
 typedef struct {
   CUcontext context;
@@ -252,6 +278,7 @@ int main(int count, char **arguments) {
   OK(cuCtxSetCurrent(primary));
   in_threads(false);
   in_threads(true);
+  schedules_end();
   OK(cuDevicePrimaryCtxSetFlags(1, CU_CTX_SCHED_BLOCKING_SYNC));
   cancel(0, true);
   cancel(1, false);

@@ -130,7 +130,8 @@ static void expect(int line, const char *what, int actual, int expected) {
   exit(1);
 }
 
-static bool loose; /* a checker is on, which ends without memory, and lets calls go on */
+static bool plenty; /* nothing fails */
+static bool loose;  /* a checker is on, which ends without memory, and lets calls go on */
 
 /* The number of the next file: another one if some file stays open, or is closed that was open. */
 static int next_file(void) {
@@ -144,28 +145,35 @@ static int next_file(void) {
 
 /* The expression again and again, each time with another allocation that fails, until none does; `undo` after a
  * success. Where `tolerant`, some of them need not succeed. In the third sweep, where what grows has grown and what is
- * made once is there, an error keeps no memory and no file, and a success and its undoing no more than what is
- * remembered of a place in the program. */
-enum { OF_PLACE = 3 };
-#define SWEEPS(count, tolerant, expression, undo)                                                                   \
-  for (long number = 0, sweep = 1, last = 1; sweep <= (count); number = sweep == last ? number + 1 : 0) {           \
-    unsigned before = failures;                                                                                     \
-    long had = held_count, most = 0;                                                                                \
-    int file_before = next_file();                                                                                  \
-    last = sweep;                                                                                                   \
-    before_failure = number;                                                                                        \
-    int code = (int)(expression);                                                                                   \
-    before_failure = -1;                                                                                            \
-    if (failures == before) sweep++;                                                                                \
-    if (code || sweep > last || !((tolerant) || loose))                                                             \
-      expect(__LINE__, #expression, code, sweep > last ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);                  \
-    if (!code) {                                                                                                    \
-      undo;                                                                                                         \
-      most = sizeof #undo > 1 ? OF_PLACE : LONG_MAX;                                                                \
-    }                                                                                                               \
-    if (last < 3 || loose) continue;                                                                                \
-    if (held_count - had > most) expect(__LINE__, "blocks that " #expression " keeps", (int)(held_count - had), 0); \
-    if (most < LONG_MAX) expect(__LINE__, "files that " #expression " keeps", next_file() - file_before, 0);        \
+ * made once is there, an error keeps no memory and no file. In the end, neither does a success that is undone, but for
+ * what is remembered of a few. */
+enum { TIMES = 16 };
+#define SWEEPS(count, tolerant, expression, undo)                                                              \
+  for (long number = 0, sweep = 1, last = 1; sweep <= (count); number = sweep == last ? number + 1 : 0) {      \
+    unsigned before = failures;                                                                                \
+    long had = held_count;                                                                                     \
+    int file_before = next_file();                                                                             \
+    last = sweep;                                                                                              \
+    before_failure = plenty ? -1 : number;                                                                     \
+    int code = (int)(expression);                                                                              \
+    before_failure = -1;                                                                                       \
+    if (failures == before) sweep++;                                                                           \
+    if (code || sweep > last || !((tolerant) || loose))                                                        \
+      expect(__LINE__, #expression, code, sweep > last ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);             \
+    if (code && last == 3 && !loose) {                                                                         \
+      expect(__LINE__, "files that " #expression " keeps", next_file() - file_before, 0);                      \
+      if (held_count > had) expect(__LINE__, "blocks that " #expression " keeps", (int)(held_count - had), 0); \
+    }                                                                                                          \
+    if (!code) {                                                                                               \
+      undo;                                                                                                    \
+    }                                                                                                          \
+    for (int time = 1, kept = sweep > 3 && (plenty || !loose) && sizeof #undo > 1; kept > 0; time++) {         \
+      expect(__LINE__, #expression " and its end keep some each time", time == TIMES, false);                  \
+      had = held_count;                                                                                        \
+      OK(expression);                                                                                          \
+      undo;                                                                                                    \
+      kept = held_count > had || next_file() != file_before;                                                   \
+    }                                                                                                          \
   }
 #define WITHOUT_MEMORY(expression, undo) SWEEPS(3, false, expression, undo)
 #define ONCE_WITHOUT_MEMORY(expression, undo) \
@@ -176,7 +184,7 @@ enum { OF_PLACE = 3 };
 #define AS_EVER(expression, undo)                                                           \
   for (long number = -1, usual = 0, done = 0; !done; number++) {                            \
     unsigned before = failures;                                                             \
-    before_failure = number;                                                                \
+    before_failure = plenty ? -1 : number;                                                  \
     int code = (int)(expression);                                                           \
     before_failure = -1;                                                                    \
     if (number < 0) usual = code;                                                           \
@@ -225,7 +233,7 @@ static void *open_later(void *word) {
   return NULL;
 }
 
-/* What waits does, without memory too, for all before it. */
+/* What waits does, without memory too, for all before it; and nothing is kept of it. */
 static void waits(void) {
   CUstream stream;
   CUdeviceptr memory;
@@ -236,14 +244,16 @@ static void waits(void) {
   OK(cuMemHostAlloc((void **)&word, 64, 0));
   OK(cuStreamQuery(CU_STREAM_LEGACY)); /* it is made when it is first used */
   for (int call = 0; call < 4; call++)
-    for (long number = 0; number < 3; number++) {
+    for (long number = 0, kept = 1; number < 3 || kept > 0; number++) {
+      long had = held_count;
+      EXPECT(1, number < 3 + TIMES);
       *word = 0;
       OK(cuMemAlloc(&memory, 64));
       OK(cuStreamWaitValue32(stream, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_EQ));
       OK(cuMemsetD8Async(memory, 1, 64, stream));
       EXPECT(0, pthread_create(&opener, NULL, open_later, word));
-      before_failure = number;
-      every = 1;
+      before_failure = number < 3 ? number : -1;
+      every = number < 3;
       CUresult result = call == 0   ? cuStreamSynchronize(stream)
                         : call == 1 ? cuCtxSynchronize()
                         : call == 2 ? cuMemcpyDtoH(host, memory, 64)
@@ -256,6 +266,7 @@ static void waits(void) {
       EXPECT(0, pthread_join(opener, NULL));
       EXPECT(CUDA_SUCCESS, cuStreamQuery(stream));
       if (call != 3) OK(cuMemFree(memory));
+      kept = held_count - had;
     }
   OK(cuMemFreeHost(word));
   OK(cuStreamDestroy(stream));
@@ -515,7 +526,7 @@ static void settings_and_shares(CUcontext context) {
   WITHOUT_MEMORY(cuTexRefCreate(&texture), OK(cuTexRefDestroy(texture)));
   OK(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
   WITHOUT_MEMORY(cuDevResourceGenerateDesc(&shape, &resource, 1), );
-  WITHOUT_MEMORY(cuGreenCtxCreate(&green, shape, 0, CU_GREEN_CTX_DEFAULT_STREAM), OK(cuGreenCtxDestroy(green)));
+  SWEEPS(2, false, cuGreenCtxCreate(&green, shape, 0, CU_GREEN_CTX_DEFAULT_STREAM), OK(cuGreenCtxDestroy(green)));
   OK(cuGreenCtxCreate(&green, shape, 0, CU_GREEN_CTX_DEFAULT_STREAM));
   WITHOUT_MEMORY(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0), OK(cuStreamDestroy(stream)));
   OK(cuGreenCtxDestroy(green));
@@ -536,7 +547,7 @@ static void settings_and_shares(CUcontext context) {
   ONCE_WITHOUT_MEMORY(cuLaunchHostFunc(stream, unused, NULL), );
   ONCE_WITHOUT_MEMORY(cuStreamAddCallback(stream, called, NULL, 0), );
   ONCE_WITHOUT_MEMORY(cuStreamWriteValue32(stream, address, 1, 0), );
-  TOLERANT(cuMemFreeAsync(address, stream), OK(cuMemAlloc(&address, 64)));
+  TOLERANT(cuMemFreeAsync(address, stream), OK(cuStreamSynchronize(stream)); OK(cuMemAlloc(&address, 64)));
   OK(cuStreamSynchronize(stream));
   OK(cuStreamDestroy(stream));
   OK(cuMemFree(address));
@@ -754,8 +765,8 @@ int main(int count, char **arguments) {
   dl_iterate_phdr(find_driver, NULL);
   OK(cuDevicePrimaryCtxRetain(&context, 0));
   WITHOUT_MEMORY(cuCtxPushCurrent(context), );
-  WITHOUT_MEMORY(cuCtxCreate(&own, NULL, 0, 0), OK(cuCtxDestroy(own)));
-  WITHOUT_MEMORY(cuGreenCtxCreate(&green, NULL, 0, CU_GREEN_CTX_DEFAULT_STREAM), OK(cuGreenCtxDestroy(green)));
+  SWEEPS(2, false, cuCtxCreate(&own, NULL, 0, 0), OK(cuCtxDestroy(own)));
+  SWEEPS(2, false, cuGreenCtxCreate(&green, NULL, 0, CU_GREEN_CTX_DEFAULT_STREAM), OK(cuGreenCtxDestroy(green)));
   WITHOUT_MEMORY(cuDeviceRegisterAsyncNotification(0, unnoted, NULL, &notes),
                  OK(cuDeviceUnregisterAsyncNotification(0, notes)));
   WITHOUT_MEMORY(cuStreamCreate(&stream, 0), OK(cuStreamDestroy(stream)));
@@ -787,17 +798,19 @@ int main(int count, char **arguments) {
   OK(cuModuleLoadData(&module, ptx));
   OK(cuModuleGetFunction(&function, module, "small"));
   OK(cuMemAlloc(&address, 64));
-  for (int checked = 0; checked < 3; checked++) {
+  for (int checked = 0; checked < 4; checked++) {
     loose = checked;
-    if (checked) cudalinkCheckOrder(checked == 1);
+    plenty = checked == 3;
+    cudalinkCheckOrder(checked & 1);
     if (checked == 2) OK(cudalinkStartSchedule(1, NULL, 0, 1, 1));
     graphs(context, function, address);
     changed_graphs(context, function, address);
     nodes_of_all_kinds(context, address);
     settings_and_shares(context);
+    if (checked == 2) cudalinkEndSchedule();
   }
-  cudalinkEndSchedule();
-  loose = false;
+  cudalinkCheckOrder(0);
+  loose = plenty = false;
   OK(cuMemFree(address));
   OK(cuModuleUnload(module));
   TOLERANT(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0), OK(cuLibraryUnload(library)));
