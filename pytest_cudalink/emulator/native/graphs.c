@@ -255,7 +255,6 @@ static Node *copy_node(Graph *graph, const Node *from) {
     const Conditional *old = (const Conditional *)(uintptr_t)from->parameters.conditional.handle;
     Conditional *copy = cl_conditional_make(graph, NO_HANDLE, old->context, old->value, old->flags);
     if (!copy) return NULL;
-    copy->node = node;
     node->parameters.conditional.handle = (uintptr_t)copy;
   }
   return node;

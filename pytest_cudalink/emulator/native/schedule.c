@@ -122,7 +122,6 @@ static Entry *entry_of(const Work *work) { return work->number ? &now.entries[wo
 
 static void submitted(Work *work) {
   const char *kind = kind_of(work);
-  work->number = 0;
   if (!kind || !cl_grow(&now.entries, now.count, &now.room, sizeof *now.entries)) return;
   uint32_t number = work->number = ++now.count, delay = draw_delay(number);
   uint64_t call = this_call();

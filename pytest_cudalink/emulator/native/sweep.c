@@ -146,7 +146,6 @@ int cl_swept(EventLine *line, Sym symbol) {
 }
 
 void cl_swept_failed(void) {
-  if (sweep.process != getpid()) return;
   HOLD(sweep.lock);
   if (counted && counted <= sweep.count && counted <= sweep.room) sweep.calls[counted - 1].failed = true;
 }
