@@ -266,7 +266,10 @@ def test_missing_toolchain(run, pytester, tmp_path, toolkit) -> None:
 
 
 def test_faults_and_events(run, pytester, tmp_path) -> None:
-    """A call fails as injected, once; a device is lost and comes back; the calls are on file."""
+    """A call fails as injected, once; a device is lost and comes back; the calls are on file.
+
+    Numbers that cannot be meant are refused, and a fault that no call met is a warning.
+    """
     pytester.makepyfile(
         """
         import pytest, time
@@ -304,10 +307,28 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
                 emulated_driver.inject("cuNothing")
             with pytest.raises(ValueError, match="exports no function 'cuNothing'"):
                 emulated_driver.events("cuNothing")
+
+        @pytest.mark.parametrize(
+            "wrong",
+            [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}, {"code": "2"}],
+            ids=str,
+        )
+        def test_refused(emulated_driver, wrong):
+            with pytest.raises(ValueError, match="out of range|is not a CUresult"):
+                emulated_driver.inject("cuInit", **wrong)
+            with pytest.raises(ValueError, match="5 is not a CUresult"):
+                emulated_driver.lose_device(-5)
+
+        def test_never_met(emulated_driver):
+            emulated_driver.control.inject("cuLinkCreate", 2)  # not of the fixture, which ends it
+            emulated_driver.inject("cuLinkAddData", 2)
         """
     )
     events = tmp_path / "events.jsonl"
-    run("--cudalink-driver=13.0", f"-ocudalink_events={events}").assert_outcomes(passed=3)
+    result = run("--cudalink-driver=13.0", f"-ocudalink_events={events}")
+    result.assert_outcomes(passed=10, warnings=1)
+    said = "cudalink: the fault injected into cuLinkAddData_v2 was never triggered in this test"
+    result.stdout.fnmatch_lines([f"*test_faults_and_events.py:*: PytestWarning: {said}"])
     lines = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
     assert [event["n"] for event in lines] == list(range(len(lines)))
     assert "cuLinkComplete" in {event.get("call") for event in lines}
@@ -513,34 +534,6 @@ def test_names_of_functions_and_codes() -> None:
         ("13.0", "cuMemAlloc:2=2;forward-compatibility-mismatch", "cuMemAlloc_v2:2=2;cuInit:0=803"),
     ):
         assert emulator.emulation_for(version, faults=text).faults == written
-
-
-def test_injecting(run, pytester) -> None:
-    """Numbers that cannot be meant are refused, and a fault that no call met is a warning."""
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.parametrize(
-            "wrong",
-            [{"nth": -1}, {"delay": -1}, {"delay": float("nan")}, {"code": -5}, {"code": 12345}, {"code": "2"}],
-            ids=str,
-        )
-        def test_refused(emulated_driver, wrong):
-            with pytest.raises(ValueError, match="out of range|is not a CUresult"):
-                emulated_driver.inject("cuInit", **wrong)
-            with pytest.raises(ValueError, match="5 is not a CUresult"):
-                emulated_driver.lose_device(-5)
-
-        def test_never_met(emulated_driver):
-            emulated_driver.control.inject("cuLinkCreate", 2)  # not of the fixture, which ends it
-            emulated_driver.inject("cuLinkAddData", 2)
-        """
-    )
-    result = run("--cudalink-driver=13.0")
-    result.assert_outcomes(passed=7, warnings=1)
-    said = "cudalink: the fault injected into cuLinkAddData_v2 was never triggered in this test"
-    result.stdout.fnmatch_lines([f"*test_injecting.py:*: PytestWarning: {said}"])
 
 
 def test_command(toolchain, tmp_path) -> None:

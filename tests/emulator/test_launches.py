@@ -1,6 +1,5 @@
 """Launches are checked as a driver checks them, and only then refused."""
 
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 from tests.emulator.conftest import programs
 
 PTX = """.version 8.0
@@ -42,30 +41,6 @@ def launch_with(kernel, grid, block, *attributes, parameters=None):
 one = (1, 1, 1)
 plain, bounded = kernel("plain"), kernel("bounded")
 """
-
-
-def test_a_tile_kernel(check, toolkit) -> None:
-    """Its image requires the threads of its code; a launch gives these or one, as cuTile does. Others are refused.
-
-    cuTile's images have the language Tile IR; here it takes the place of an attribute that no launch needs.
-    """
-    ptx = ObjectCode.from_ptx(PTX.encode(), name="tile")
-    cubin = Linker(ptx, options=LinkerOptions(arch="sm_90"), backend="nvjitlink").link("cubin").code
-    version = b"\x04\x37\x04\x00"
-    tile = b"\x04\x66\x04\x00" + (7).to_bytes(4, "little")
-    parts = cubin.split(version)
-    assert len(parts) == 5
-    cubin = parts[0] + b"".join(tile + part[4:] for part in parts[1:])
-    check(
-        START.replace(f"'''{PTX}'''.encode()", repr(cubin))
-        + """
-required = kernel("required")
-assert launch(required, one, one) == launch_with(required, one, one) == 801
-assert "does not execute kernels" in last_event()["note"]
-assert launch(required, one, (8, 4, 2)) == 801
-assert launch(required, one, (2, 1, 1)) == launch(required, one, (64, 1, 1)) == 1
-"""
-    )
 
 
 PROGRAMS = {

@@ -1,33 +1,23 @@
 """Memory pools of the emulated driver: what is reserved and used, whose they are, and faults."""
 
-import pytest
-
 from tests.emulator.conftest import ROOT, programs
 
 HEAD = "from tests.emulator.memory_calls import *\nstart()\n"
 
 
-@pytest.mark.parametrize("name", ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemAlloc_v2", "cuMemHostAlloc"])
-def test_a_machine_without_memory(name, check) -> None:
-    """Where the machine itself has no memory left the answer is 2, and what was there stays usable."""
-    check(
-        HEAD
-        + f"""
-pool, address = new_pool(), c_uint64()
+PROGRAMS = {
+    "a_machine_without_memory": """
+# Where the machine itself has no memory left the answer is 2, and what was there stays usable.
+pool, address, size = new_pool(), c_uint64(), c_size_t(2 << 30)
 code, kept = from_pool(pool, 8 * MIB)
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))  # the addresses of the device are reserved already
-size = c_size_t(2 << 30)
-rest = {{"cuMemAllocAsync": (None,), "cuMemAllocFromPoolAsync": (pool, None), "cuMemHostAlloc": (0,)}}.get({name!r}, ())
 before = left()
-assert cuda.{name}(byref(address), size, *rest) == 2
-assert left() == before
+for name, *rest in (("Alloc_v2",), ("AllocAsync", None), ("AllocFromPoolAsync", pool, None), ("HostAlloc", 0)):
+    assert getattr(cuda, f"cuMem{name}")(byref(address), size, *rest) == 2, name
+    assert left() == before
 write(kept, b"kept")
 assert read(kept, 4) == b"kept"
-"""
-    )
-
-
-PROGRAMS = {
+""",
     "what_may_be_a_pool": """
 # A largest size, the device and the machine bound what a pool gives; that of the host is of no device by itself.
 limited = PoolProperties(MANAGED, 0, Location(DEVICE, 0), max_size=2 * MIB)
