@@ -1,4 +1,4 @@
-"""Occupancy: as recorded, as the rules say, and in what holds for every kernel."""
+"""Occupancy: as recorded, and as the rules say for devices without a recording."""
 
 import json
 from pathlib import Path
@@ -48,14 +48,6 @@ def test_as_recorded(on_driver, tmp_path, recording: Path) -> None:
     assert not different, f"{len(different)}:\n" + "\n".join(different[:20])
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_120"])
-@pytest.mark.slow
-def test_properties(on_driver, arch: str) -> None:
-    """What holds for every kernel on every device."""
-    done = on_driver("13.0", "-m", "tests.emulator.programs.occupancy_properties", device=arch)
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-
-
 @pytest.mark.parametrize(
     ("arch", "blocks"),
     # 32 registers, 256 threads, 4 KiB of static shared memory: 8 warps of 1,024 registers, 5 KiB with the reserve
@@ -78,6 +70,20 @@ smallest = fits(other, 32, 4096)
 ok(cuda.cuFuncSetAttribute(other, 9, 100))
 assert fits(other, 32, 4096) > smallest > 0
 assert fits(kernel_of(module, "small"), 129) > 0  # more than .maxntid allows is not looked at
+# more shared memory never leaves room for more blocks, and what is said to be available is, but for the reserve
+reserve, processors = (get(cuda.cuDeviceGetAttribute, c_int, number, 0) for number in (111, 16))
+for threads in range(32, 1025, 96):
+    fitting = [fits(other, threads, shared) for shared in range(0, 49153, 4096)]
+    assert fitting == sorted(fitting, reverse=True)
+    for blocks in range(1, fitting[0] + 1):
+        there = get(cuda.cuOccupancyAvailableDynamicSMemPerBlock, c_size_t, other, blocks, threads)
+        assert fits(other, threads, max(0, there - reserve)) >= blocks
+# no other block keeps more threads than the recommended one
+grid, best = get(cuda.cuOccupancyMaxPotentialBlockSize, c_int, c_int, other, None, c_size_t(0), 0)
+assert grid == processors * fits(other, best)
+fitting = [fits(other, threads) for threads in range(32, 1025, 32)]
+assert fitting == sorted(fitting, reverse=True)
+assert max(warps * 32 * blocks for warps, blocks in enumerate(fitting, 1)) == best * fits(other, best)
 # arguments
 for *arguments, code in ((None, other, 32, 1), (byref(value), None, 32, 400), (byref(value), c_void_p(0x1234), 32, 400),
                          (byref(value), other, 0, 1), (byref(value), other, -5, 1)):
