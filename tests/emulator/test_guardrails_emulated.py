@@ -83,33 +83,6 @@ def test_strict_guard_rails(child, toolkit) -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
-#: The page on what the wheels of every session bring; another toolkit of the machine is not looked at.
-DOCTOR = """
-from pytest_cudalink.cli import main
-from pytest_cudalink import doctor
-doctor.LOOKED_FOR = {"dynamic-libs": ("cudart", "nvrtc", "nvJitLink"), "headers": ("cudart", "nvrtc", "nvjitlink")}
-raise SystemExit(main(["doctor", "--verbose"]))
-"""
-
-
-@pytest.mark.parametrize(
-    ("version", "code", "words"),
-    [("13.2", 0, ["Verdict: coherent"]), ("12.8", 1, ["does not run CUDA 13.0", "(222)", "Verdict: incoherent"])],
-)
-@pytest.mark.slow
-def test_doctor(child, toolkit, version: str, code: int, words: list[str]) -> None:
-    """The page says that the driver is emulated, where it lies, its release, and what would not run."""
-    assert toolkit == (13, 0)
-    done = child(version, None, "-c", DOCTOR)
-    assert done.returncode == code, done.stdout
-    shown = [" ".join(line.split()) for line in done.stdout.splitlines()]
-    (kind,) = [line for line in shown if line.startswith("kind emulated ")]
-    assert kind.split()[2].endswith("libcuda.so.1")
-    assert "device sm_90" in shown
-    for word in (f"\nCUDA version CUDA {version} cuDriverGetVersion answers", *words):
-        assert word in "\n".join(shown)
-
-
 def test_links_of_the_emulated_driver_are_not_judged(child, toolkit) -> None:
     """The emulated driver's nvJitLink is in its link worker, not in this process."""
     program = """
