@@ -26,20 +26,13 @@ def table() -> dict[str, int]:
 
 def defined() -> set[str]:
     """Every lock of the driver's own files, by the names of the table."""
-    names = set()
-    for file in (
-        *SOURCES,
-        PACKAGE / "emulator" / "worker" / "native" / "pool.h",
-        PACKAGE / "emulator" / "worker" / "native" / "pool.c",
-    ):
-        for match in DEFINED.finditer(file.read_text(encoding="utf-8")):
-            of_each = file.suffix == ".h" and not match[1]
-            names.add(
-                {"link_state": "each state of link_state", "pool": "each worker of pool"}[file.stem]
-                if of_each
-                else file.stem
-            )
-    return names
+    pool = PACKAGE / "emulator" / "worker" / "native"
+    each = {"link_state": "each state of link_state", "pool": "each worker of pool"}
+    return {
+        each[file.stem] if file.suffix == ".h" and not match[1] else file.stem
+        for file in (*SOURCES, pool / "pool.h", pool / "pool.c")
+        for match in DEFINED.finditer(file.read_text(encoding="utf-8"))
+    }
 
 
 def names_of_places() -> dict[range, str]:
