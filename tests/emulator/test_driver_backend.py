@@ -15,19 +15,9 @@ from tests.nested import NO_AUTOLOAD, with_plugins
 def test_suite_of_the_driver_backend(version: str, pytestconfig, toolchain, toolkit) -> None:
     """All of them pass, but for what executes kernels."""
     toolchain(version)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            *with_plugins("-q", "-p", "no:cacheprovider", "tests/driver", f"--cudalink-driver={version}"),
-        ],
-        env={**os.environ, **NO_AUTOLOAD},
-        cwd=pytestconfig.rootpath,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = with_plugins("-q", "-p", "no:cacheprovider", "tests/driver", f"--cudalink-driver={version}")
+    command, env = [sys.executable, "-m", "pytest", *words], {**os.environ, **NO_AUTOLOAD}
+    done = subprocess.run(command, env=env, cwd=pytestconfig.rootpath, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 40
     assert "kernels" in done.stdout
@@ -37,7 +27,8 @@ def test_demo(on_driver) -> None:
     """What the emulated driver links is proved from the image, as without a GPU."""
     done = on_driver("13.0", "-m", "pytest_cudalink.cli", "demo", "--backend=driver")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "driver: CUDA 13.0 (emulated)" in " ".join(done.stdout.split())
-    assert "ok PTX without LTO: 2 .text section(s), expected 2" in " ".join(done.stdout.split())
-    assert "ok LTO-IR with LTO: 1 .text section(s), expected 1" in " ".join(done.stdout.split())
-    assert "the driver is emulated and runs no kernels: the images are the proof" in " ".join(done.stdout.split())
+    said = " ".join(done.stdout.split())
+    assert "driver: CUDA 13.0 (emulated)" in said
+    assert "ok PTX without LTO: 2 .text section(s), expected 2" in said
+    assert "ok LTO-IR with LTO: 1 .text section(s), expected 1" in said
+    assert "the driver is emulated and runs no kernels: the images are the proof" in said
