@@ -192,9 +192,9 @@ class Machine(Driver):
             self.must("cuMemHostRegister_v2", there, SMALL, 0)
         return there
 
-    def new_pool(self) -> int:
-        """A pool that no one has used."""
-        return self.made("cuMemPoolCreate", self.properties())
+    def new_pool(self, handles: int = 0) -> int:
+        """A pool that no one has used; other processes may have its memory by handles of a kind."""
+        return self.made("cuMemPoolCreate", (ctypes.c_uint32 * 32)(1, handles, 1, 0))
 
     def limited(self, limit: int, before: int) -> int:
         """A CUlimit that has a value."""
@@ -246,13 +246,6 @@ class Machine(Driver):
         self.must("cuDevResourceGenerateDesc", ctypes.byref(description), resource, 1)
         return description.value
 
-    def green(self) -> int:
-        return self.made("cuGreenCtxCreate", self.described(), 0, 1)
-
-    def surface_array(self) -> int:
-        """An array that surfaces read and write."""
-        return self.made("cuArray3DCreate_v2", numbers(64, 64, 0, 1 | 1 << 32, 2))
-
     def mapped_handle(self) -> int:
         """Physical memory that is mapped."""
         handle, there = self.physical(), self.reserved()
@@ -265,10 +258,6 @@ class Machine(Driver):
         self.must("cuEventRecord", event, stream)
         self.must("cuStreamSynchronize", stream)
         return event
-
-    def exported_pool(self) -> int:
-        """A pool whose memory other processes may have."""
-        return self.made("cuMemPoolCreate", (ctypes.c_uint32 * 32)(1, 1, 1, 0))
 
     def pool_with_memory(self) -> int:
         """A pool with memory that is in use."""
@@ -372,10 +361,10 @@ class Row:
         self._after.append((name, written))
         return written
 
-    def capturing(self) -> Arguments:
+    def begins(self, stream: int) -> int:
         """A stream in which the call begins a capture, which ends before anything else does."""
-        self._first.append(("cuStreamEndCapture", self.stream, OUT()))
-        return self.stream, 2
+        self._first.append(("cuStreamEndCapture", stream, OUT()))
+        return stream
 
     def kept(self, handle: int) -> int:
         """Say that the call itself destroys this."""
@@ -386,10 +375,7 @@ class Row:
         """Queue work behind the gate."""
         self._behind.append((name, *arguments))
 
-    def event(self) -> int:
-        return self.event_with(0)
-
-    def event_with(self, flags: int) -> int:
+    def event(self, flags: int = 0) -> int:
         """An event with flags that is recorded in the stream, behind the gate."""
         event = self.put_away("cuEventDestroy_v2", self.machine.made("cuEventCreate", flags))
         self.behind("cuEventRecord", event, self.stream)
@@ -420,12 +406,6 @@ class Row:
         self.machine.must("cuCtxSynchronize")
         self.behind("cuMemFreeAsync", there, self.stream)
         return made
-
-    def begun_apart(self) -> int:
-        """A stream of its own in which the call begins a capture, which ends before anything else does."""
-        apart = self.fresh("non-blocking")
-        self._first.append(("cuStreamEndCapture", apart, OUT()))
-        return apart
 
     def begun(self) -> int:
         """A stream of its own in which a capture has begun."""
@@ -548,7 +528,7 @@ def copy(name: str, to: str, source: str, size: int) -> Question:
 LOCATION = 1  # CUmemLocation as it goes in a register: a device, the first
 ONE_THREAD = (1, 1, 1, 1, 1, 1, 0)
 #: How arguments name the stream of their row.
-_IN_STREAM = re.compile(r"\br\.(stream|event|event_with|pooled|launched|second_launch|capturing|freed_pool)\b")
+_IN_STREAM = re.compile(r"\br\.(stream|event|pooled|launched|second_launch|freed_pool)\b")
 
 
 def expanded(name: str, text: str) -> Iterator[tuple[str, str]]:
