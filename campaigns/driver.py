@@ -1,6 +1,9 @@
-"""Calls of a CUDA driver by the names of their functions; it needs no package but Python."""
+"""Calls of a CUDA driver by their names, and files of what drivers answered; it needs no package but Python."""
 
 import ctypes
+import json
+import lzma
+from pathlib import Path
 from typing import Any
 
 
@@ -31,3 +34,15 @@ class Driver:
         context = self.made("cuDevicePrimaryCtxRetain", device)
         self.must("cuCtxSetCurrent", context)
         return context
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The content of a recording."""
+    data = path.read_bytes()
+    return dict(json.loads(lzma.decompress(data) if path.suffix == ".xz" else data))
+
+
+def save(path: Path, content: Any) -> None:
+    """Write a recording, with a line for each row."""
+    text = json.dumps(content, separators=(",", ":")).replace("},{", "},\n{") + "\n"
+    path.write_bytes(lzma.compress(text.encode(), preset=9) if path.suffix == ".xz" else text.encode())

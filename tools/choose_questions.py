@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.conformance.programs import compare, record
-from campaigns.recording import save
+from campaigns.driver import save
 from pytest_cudalink.emulator.recorder import grade
 from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.asking import PRIVATE

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from campaigns.driver import load, save
 from campaigns.hardware.waits import LOADING, MEMORY, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, STREAMS, question_of
-from campaigns.recording import load, save
 from pytest_cudalink.base.tables import read_table
 from pytest_cudalink.emulator import no_wait
 

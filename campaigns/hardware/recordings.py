@@ -20,9 +20,9 @@ from campaigns.conformance import compare
 from campaigns.conformance import waits as waits_compare
 from campaigns.conformance.programs import compare as programs_compare
 from campaigns.conformance.programs import record as programs_record
+from campaigns.driver import load
 from campaigns.hardware.result import Result
 from campaigns.hardware.waits import NO_TIME
-from campaigns.recording import load
 from pytest_cudalink import emulator, probes
 from pytest_cudalink.guardrails.driver import driver_release
 from tests.emulator import test_fatbins, test_occupancy

@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaigns.driver import Driver
-from campaigns.recording import save
+from campaigns.driver import Driver, save
 
 #: A call that has not returned after these seconds waits; one that holds others up gets the second time to begin.
 LIMIT, BEGINS = 0.15, 0.03

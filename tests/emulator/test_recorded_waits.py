@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from campaigns.conformance import waits, waits_page
+from campaigns.driver import load
 from campaigns.hardware.waits import DEEPEST, Item, item_of
-from campaigns.recording import load
 from pytest_cudalink import emulator
 from pytest_cudalink.base.tables import read_table
 

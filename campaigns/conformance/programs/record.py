@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from campaigns.recording import save
+from campaigns.driver import save
 from pytest_cudalink.emulator.recorder import record as recorder
 from pytest_cudalink.emulator.recorder.asking import OpenedLibraries, described
 from pytest_cudalink.emulator.recorder.execute import execute
