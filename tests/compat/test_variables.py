@@ -74,22 +74,19 @@ def test_a_run_names_them_once(run_pytest, pytester, monkeypatch, more) -> None:
     result.stdout.fnmatch_lines(["cudalink: the environment variable *", f"*PytestConfigWarning: cudalink: {said}"])
 
 
-@pytest.mark.parametrize("source", ["option", "ini"])
-def test_warnings_as_errors(run_pytest, pytester, monkeypatch, source) -> None:
+def test_warnings_as_errors(run_pytest, pytester, monkeypatch) -> None:
     """Where warnings are errors it is one usage error, not a traceback; a filter can ignore it."""
     monkeypatch.setenv("CUDALINK_FORCE_BACKNED", "driver")
     pytester.makepyfile("def test(): pass")
-    if source == "ini":
-        pytester.makeini("[pytest]\nfilterwarnings = error\n")
-    strict = ["-Werror"] if source == "option" else []
-    result = run_pytest(*strict)
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    result = run_pytest()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (error,) = filter(None, result.errlines)
     assert error == (
         "ERROR: cudalink: the environment variable CUDALINK_FORCE_BACKNED is ignored: no part of pytest-cudalink "
         "reads it; did you mean CUDALINK_FORCE_BACKEND?"
     )
-    run_pytest(*strict, "-Wignore::pytest.PytestConfigWarning").assert_outcomes(passed=1)
+    run_pytest("-Wignore::pytest.PytestConfigWarning").assert_outcomes(passed=1)
 
 
 def test_none_of_ours_is_named(run_pytest, pytester, monkeypatch) -> None:

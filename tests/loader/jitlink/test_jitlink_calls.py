@@ -80,6 +80,10 @@ BINDINGS = {
 }
 
 
+#: Of a test whose facts do not depend on how the objects are linked.
+usual_binding = pytest.mark.parametrize("folder", ["at once"], indirect=True, scope="module")
+
+
 @pytest.fixture(params=BINDINGS, scope="module")
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library that stands in for libnvJitLink, and one that calls it."""
@@ -142,6 +146,7 @@ assert calls() == ({{"user.so": 3}}, False)
 """)
 
 
+@usual_binding
 def test_the_loader_answers_its_caller(run, folder, tmp_path) -> None:
     """What C code loads and looks up itself is watched before it has the function, and all else is as without a watch.
 
@@ -168,6 +173,7 @@ assert "no_such_function" in error_of(lambda: user.no_such_function)
 """)
 
 
+@usual_binding
 def test_the_input_that_was_refused_last(run) -> None:
     """It is kept once, with the answer and the library; memory that is not there is not read."""
     run("""
@@ -192,6 +198,7 @@ assert jitlink_calls.take_refused_input() is None
 """)
 
 
+@usual_binding
 def test_covered(run) -> None:
     """What a thread covers is not counted, in that thread alone; every call still reaches the library."""
     run("""
@@ -218,6 +225,7 @@ assert count() == count() > before
 """)
 
 
+@usual_binding
 def test_threads_while_libraries_are_loaded(run, folder, tmp_path) -> None:
     """Objects that are loaded by other threads while all are looked at: nothing crashes, and no call is lost."""
     for name in ("libnvJitLink", *(f"user{at}" for at in range(12))):
@@ -239,6 +247,7 @@ assert total == {{f"user{{at}}.so": 2000 for at in range(12)}}, total
 """)
 
 
+@usual_binding
 def test_fork(run) -> None:
     """Links that the parent made are the parent's; a child counts its own."""
     run("""
@@ -311,6 +320,7 @@ EXPORT int nvrtcVersion(int *major) { return *major; }
 """
 
 
+@usual_binding
 def test_functions_of_nvrtc(run, tmp_path) -> None:
     """They are redirected on request alone, also in a library that is watched already, and their programs counted."""
     compile_c(tmp_path / "libnvrtc.so", NVRTC)
