@@ -37,23 +37,39 @@ def by_toolkit() -> None:
         (folder / f"{name}-sm_100.cubin").write_bytes(Program(source, "c++", blackwell).compile("cubin").code)
 
 
-def by_nvcc() -> None:
-    with tempfile.TemporaryDirectory() as work:
-        source = Path(work) / "user.cu"
-        source.write_text(SOURCES["user"], encoding="utf-8")
-        both = "-gencode=arch=compute_90,code=[sm_90,compute_90]"
-        lto = "-gencode=arch=compute_90,code=lto_90"
-        for name, options in {
-            "user.fatbin": ["-fatbin", both],
-            "user-lto.fatbin": ["-fatbin", lto],
-            "user-plain.fatbin": ["-fatbin", both, "-no-compress"],
-            "user.o": ["-c", both],
-            "user-lto.o": ["-c", lto],
-            "user.a": ["-lib", both],
-        }.items():
-            subprocess.run(
-                ["nvcc", "-rdc=true", *options, str(source), "-o", str(OUT / "nvcc" / name)], check=True, cwd=work
-            )
+#: The files of nvcc by name: the source and the options. In device_code, one program is packed in each way that nvcc
+#: has: ``speed`` is by LZ4, ``size`` by zstd; ``virtual.cubin`` is for sm_86, from PTX for compute_80.
+SCALE = 'extern "C" __global__ void scale(float *p, float by) { p[threadIdx.x] *= by; }\n'
+BOTH, LTO = "-gencode=arch=compute_90,code=[sm_90,compute_90]", "-gencode=arch=compute_90,code=lto_90"
+EACH = ("compute_80,code=[sm_80,compute_80]", "compute_90a,code=[sm_90a,lto_90a]", "compute_100f,code=sm_100f")
+BY_NVCC = {
+    "artifacts/nvcc/user.fatbin": ("user", "-rdc=true", "-fatbin", BOTH),
+    "artifacts/nvcc/user-lto.fatbin": ("user", "-rdc=true", "-fatbin", LTO),
+    "artifacts/nvcc/user-plain.fatbin": ("user", "-rdc=true", "-fatbin", BOTH, "-no-compress"),
+    "artifacts/nvcc/user.o": ("user", "-rdc=true", "-c", BOTH),
+    "artifacts/nvcc/user-lto.o": ("user", "-rdc=true", "-c", LTO),
+    "artifacts/nvcc/user.a": ("user", "-rdc=true", "-lib", BOTH),
+    **{
+        f"device_code/{mode}.fatbin": (
+            "scale",
+            "-fatbin",
+            f"-compress-mode={mode}",
+            *(f"-gencode=arch={e}" for e in EACH),
+        )
+        for mode in ("none", "speed", "size")
+    },
+    "device_code/virtual.cubin": ("scale", "-cubin", "-gencode=arch=compute_80,code=sm_86"),
+    "device_code/empty.cubin": ("empty", "-cubin", "-arch=sm_75"),
+}
+
+
+def by_nvcc(out: Path) -> None:
+    for name, (source, *options) in BY_NVCC.items():
+        text = {**SOURCES, "scale": SCALE, "empty": "int main() {}\n"}[source]
+        with tempfile.TemporaryDirectory() as work:
+            (Path(work) / f"{source}.cu").write_text(text, encoding="utf-8")
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["nvcc", *options, f"{source}.cu", "-o", str(out / name)], check=True, cwd=work)
 
 
 def by_cuda_tile(toolkit: Path) -> None:
@@ -113,5 +129,4 @@ if __name__ == "__main__":
         sys.exit()
     by_toolkit()
     if shutil.which("nvcc") and str(probes.nvjitlink_version()) == "13.0":
-        (OUT / "nvcc").mkdir(exist_ok=True)
-        by_nvcc()
+        by_nvcc(OUT.parent)
