@@ -65,15 +65,9 @@ def run_file(job: Job, options: Sequence[str], records_in: Path | None = None) -
         started = time.monotonic()
         with output.open("wb") as out:
             # its own session: what a test leaves running ends with it
-            process = subprocess.Popen(
-                command,
-                cwd=checkout / suite.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env={**environment, **suite.environment(checkout)},
-                start_new_session=True,
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+            where = {"cwd": checkout / suite.folder, "env": {**environment, **suite.environment(checkout)}}
+            process = subprocess.Popen(command, **streams, **where, start_new_session=True)
             if driver != REAL:  # a test that fills the emulated device must not exhaust the machine
                 resource.prlimit(process.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
             try:

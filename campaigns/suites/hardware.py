@@ -139,16 +139,8 @@ def rows() -> Iterator[tuple[str, Counter[str]]]:
 
 def blocks() -> dict[str, str]:
     """Return the table of the page, by its name there."""
-    head = (
-        "suite",
-        "tests",
-        "pass on both",
-        "fail on both",
-        "skipped on both",
-        "need a launch",
-        "need the CUDA runtime",
-    )
-    lines = [f"| {' | '.join((*head, 'other', 'wrong'))} |", f"|{'---|' * (len(head) + 2)}"]
+    causes = "need a launch | need the CUDA runtime | other | wrong |"
+    lines = [f"| suite | tests | pass on both | fail on both | skipped on both | {causes}", f"|{'---|' * 9}"]
     total: Counter[str] = Counter()
     for name, counts in (*rows(), ("all", total)):
         tests = sum(count for letters, count in counts.items() if len(letters) == len("PP"))
@@ -156,11 +148,8 @@ def blocks() -> dict[str, str]:
         bad = counts["wrong"]
         lines.append(f"| {name} | {' | '.join(f'{c:,}' for c in (tests, *named, tests - sum(named) - bad, bad))} |")
         total.update(counts if name != "all" else {})
-    origin = kept()
-    caption = (
-        f"{origin.get('device')}, driver {origin.get('driver')}, measured {origin.get('date')} by `nox -s suites`."
-    )
-    return {"table": "\n".join([*lines, "", caption])}
+    device, driver, date = map(kept().get, ("device", "driver", "date"))
+    return {"table": "\n".join([*lines, "", f"{device}, driver {driver}, measured {date} by `nox -s suites`."])}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -174,12 +163,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = json.dumps({**origin, "suites": {**kept()["suites"], **fresh}}, sort_keys=True)
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_bytes(lzma.compress(text.encode(), preset=9))
-    bad = [
-        f"{name}: {test}: {verdict}"
-        for name, suite in fresh.items()
-        for test, verdict in suite["tests"].items()
-        if is_wrong(name, test, verdict)
-    ]
+    verdicts = ((name, *pair) for name, suite in fresh.items() for pair in suite["tests"].items())
+    bad = [": ".join(verdict) for verdict in verdicts if is_wrong(*verdict)]
     print("\n".join(bad))
     return 1 if bad else 0
 
