@@ -29,13 +29,9 @@ def needs(library: str, *versions: str) -> None:
 def run(program: str, version: str, *arguments: str) -> dict[str, object]:
     """What a program prints on an emulated driver of a version."""
     toolchains.add(version)
-    done = subprocess.run(
-        [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments],
-        env={**os.environ, **emulator.emulation_for(version).environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments]
+    env = {**os.environ, **emulator.emulation_for(version).environment()}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -63,13 +63,8 @@ def check_files(files: list[Path]) -> str:
         expected = f'"manylinux_2_17_{machine}"'
         if expected not in " ".join(shown.split()):
             raise places.Failure(f"auditwheel show {wheel.name} does not say {expected}:\n{shown}")
-        audited = (
-            "-c",
-            "import sys; from pytest_cudalink.cli import main; sys.exit(main())",
-            "audit",
-            "--require=none",
-        )
-        places.run(python, *audited, wheel, cwd=ROOT)
+        code = "import sys; from pytest_cudalink.cli import main; sys.exit(main())"
+        places.run(python, "-c", code, "audit", "--require=none", wheel, cwd=ROOT)
     sizes = ", ".join(f"{path.name} {path.stat().st_size // 1000} kB" for path in (sdist, *wheels))
     return f"twine, check-wheel-contents, auditwheel and cudalink audit find nothing; {sizes}"
 

@@ -30,12 +30,9 @@ def run(
     """Run a command, and return what it printed. Raises Failure if its exit code is not among the expected ones."""
     words = list(map(str, command))
     # nothing of the session's own environment reaches what is tested
-    clean = {
-        name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTHON", "VIRTUAL_ENV"))
-    }
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=False, env={**clean, **(env or {})}, cwd=cwd, timeout=540
-    )
+    own = ("CUDALINK_", "PYTHON", "VIRTUAL_ENV")
+    given = {name: value for name, value in os.environ.items() if not name.startswith(own)} | (env or {})
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=given, cwd=cwd, timeout=540)
     if done.returncode not in codes:
         raise Failure(f"{shlex.join(words)}\nfailed with exit code {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -43,12 +40,8 @@ def run(
 
 def find_python(version: str) -> str | None:
     """The path of a Python of this machine, also of one that uv or pyenv has and does not show."""
-    ours = subprocess.run(
-        ["uv", "python", "find", "--no-project", "--no-python-downloads", version],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
+    command = ["uv", "python", "find", "--no-project", "--no-python-downloads", version]
+    ours = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     for path in (shutil.which(f"python{version}"), ours, *pyenv):
         if path and not subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode:

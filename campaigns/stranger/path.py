@@ -142,17 +142,10 @@ class HomeFolder:
         if command.startswith(". "):  # each step is a shell: it begins with what the steps before have activated
             self.activated = f". {shlex.quote(str(self.folder / step.folder / command[2:]))}\n"
         began = time.monotonic()
-        done = subprocess.run(
-            ["bash", "-c", self.activated + command],
-            cwd=self.folder / step.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=600,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        where = {"cwd": self.folder / step.folder, "env": self.environment}
+        shell = ["bash", "-c", self.activated + command]
+        done = subprocess.run(shell, **streams, **where, text=True, check=False, timeout=600)
         took = time.monotonic() - began
         said = f"$ {command}\n{done.stdout}"
         # another toolkit of this machine may not fit, which is not the wheel's fault

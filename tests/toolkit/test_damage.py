@@ -89,14 +89,9 @@ def feed(request, toolkit) -> Feed:
 
     def run(links: list[Images]) -> list[str]:
         lines = [json.dumps([(kind, base64.b64encode(image).decode()) for kind, image in images]) for images in links]
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, request.param],
-            env={**os.environ, **planned.environment()},
-            input="\n".join(lines),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command, env = [sys.executable, "-c", CHILD, request.param], {**os.environ, **planned.environment()}
+        text = "\n".join(lines)
+        done = subprocess.run(command, env=env, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-2000:]
         answers = done.stdout.splitlines()
         assert len(answers) == len(links), done.stderr[-2000:]
