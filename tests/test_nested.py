@@ -1,7 +1,6 @@
 """Nested pytests: a forked one finds what a fresh one finds, and ends as it would."""
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -35,24 +34,6 @@ def test_forked_is_as_fresh(run_pytest, pytester, monkeypatch, fresh: bool) -> N
     monkeypatch.setenv("ONLY_HERE", "yes")
     pytester.makepyfile(MODULE)
     run_pytest(fresh=fresh).assert_outcomes(passed=2)
-
-
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_signal_is_the_result(run_pytest, pytester, fresh: bool) -> None:
-    """A run that a signal ends says which one, and the next run starts."""
-    pytester.makepyfile(f"import os\ndef test(): os.kill(os.getpid(), {int(signal.SIGKILL)})")
-    assert run_pytest(fresh=fresh).ret == -signal.SIGKILL
-    pytester.makepyfile("def test(): pass")
-    run_pytest(fresh=fresh).assert_outcomes(passed=1)
-
-
-def test_a_module_written_again(run_pytest, pytester, monkeypatch) -> None:
-    """What a test writes over a module of the same length counts, however soon it does."""
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    pytester.makepyfile("import helper\ndef test(): print('found', helper.NUMBER)")
-    for number in (1, 2):
-        os.utime(pytester.makepyfile(helper=f"NUMBER = {number}"), (1, 1))
-        run_pytest("-s", fresh=True).stdout.fnmatch_lines([f"*found {number}*"])
 
 
 A_SECOND = """

@@ -55,17 +55,12 @@ def test_a_specifier_stays_as_it_is() -> None:
     assert [str(specifier_of(version)) for version in ("13.2", ">=13.2")] == ["==13.2.*", ">=13.2"]
 
 
-def test_from_driver_refuses_negative() -> None:
-    """A negative number is not a version."""
-    with pytest.raises(ValueError, match="negative"):
-        CudaVersion.from_driver(-1)
-
-
 @given(versions, versions)
 def test_needs_and_order(needed: CudaVersion, consumer: CudaVersion) -> None:
     """An exact need is met by the release itself, a "newer than" only by later ones."""
     assert Needs(needed).met_by(consumer) == (consumer >= needed)
     assert Needs(needed, newer_than=True).met_by(consumer) == (consumer > needed)
+    assert [str(Needs(needed)), str(Needs(needed, newer_than=True))] == [f"CUDA {needed}", f"newer than CUDA {needed}"]
 
 
 def test_tables_are_monotonic() -> None:
@@ -73,6 +68,7 @@ def test_tables_are_monotonic() -> None:
     assert list(PTX_ISA.values()) == sorted(PTX_ISA.values())
     assert list(PTX_ISA) == sorted(PTX_ISA)
     assert list(NVVM_IR.values()) == sorted(set(NVVM_IR.values()))
+    assert [needs_for_nvvm_ir(number) for number in NVVM_IR.values()] == [Needs(release) for release in NVVM_IR]
 
 
 @pytest.mark.parametrize("release", sorted(PTX_ISA))
@@ -81,12 +77,6 @@ def test_ptx_need_of_each_release(release: CudaVersion) -> None:
     needs = needs_for_ptx_isa(PTX_ISA[release])
     assert needs.met_by(release)
     assert needs.version == (CudaVersion(12, 5) if release == (12, 6) else release)
-
-
-@pytest.mark.parametrize("release", sorted(NVVM_IR))
-def test_nvvm_need_of_each_release(release: CudaVersion) -> None:
-    """LTO-IR names its producer."""
-    assert needs_for_nvvm_ir(NVVM_IR[release]) == Needs(release)
 
 
 @pytest.mark.parametrize(
@@ -140,13 +130,12 @@ def test_versions_that_may_exist() -> None:
 
 
 def test_architectures_of_releases() -> None:
-    """13.0 renamed sm_101; family-specific targets came with 12.9."""
-    assert "sm_101a" in known_architectures(CudaVersion(12, 9))
-    assert "sm_101a" not in known_architectures(CudaVersion(13, 0))
-    assert "sm_110a" in known_architectures(CudaVersion(13, 0))
-    assert "sm_100f" not in known_architectures(CudaVersion(12, 8))
-    assert "sm_100f" in known_architectures(CudaVersion(12, 9))
-    assert "sm_100a" in known_architectures(CudaVersion(12, 8))
+    """13.0 renamed sm_101; family-specific targets came with 12.9; an older release knows what the first one does."""
+    old, older, newest = (known_architectures(CudaVersion(*release)) for release in ((12, 9), (12, 8), (13, 0)))
+    assert ("sm_101a" in old, "sm_101a" in newest, "sm_110a" in newest) == (True, False, True)
+    assert ("sm_100f" in older, "sm_100f" in old, "sm_100a" in older) == (False, True, True)
+    oldest = [known_architectures(CudaVersion(*release))[0] for release in ((11, 8), (12, 0), (13, 0))]
+    assert oldest == ["sm_50", "sm_50", "sm_75"]
     assert {name.lstrip("sm_0123456789") for name in known_architectures()} == {"", "a", "f"}
     assert set(known_architectures(CudaVersion(13, 2))) < set(known_architectures())
 
@@ -186,18 +175,8 @@ def test_unknown_architecture_lists_the_known(text: str) -> None:
 def test_driver_numbers(number: int, version: tuple[int, int]) -> None:
     """Thousands are the major, tens the minor; the last digit does not count."""
     assert CudaVersion.from_driver(number) == version
-
-
-def test_needs_say_what_they_need() -> None:
-    """An exact need is a release; the other one is "newer than" a release."""
-    assert str(Needs(CudaVersion(13, 0))) == "CUDA 13.0"
-    assert str(Needs(CudaVersion(13, 0), newer_than=True)) == "newer than CUDA 13.0"
-
-
-@pytest.mark.parametrize(("release", "since"), [((12, 0), "sm_50"), ((11, 8), "sm_50"), ((13, 0), "sm_75")])
-def test_the_oldest_architecture_of_a_release(release: tuple[int, int], since: str) -> None:
-    """A release before the table knows what the first one of the table does."""
-    assert known_architectures(CudaVersion(*release))[0] == since
+    with pytest.raises(ValueError, match="negative"):
+        CudaVersion.from_driver(-1)
 
 
 def test_an_architecture_is_known_from_its_release_on() -> None:

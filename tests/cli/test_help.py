@@ -55,7 +55,7 @@ stubs describe [-h] [stubs ...]
 """
 
 
-def _said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def _said(arguments: list[str], capsys) -> tuple[int, str]:
     """Return the exit code and the last line of stderr."""
     try:
         code = main(arguments)
@@ -64,7 +64,7 @@ def _said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int
     return code, capsys.readouterr().err.strip().rpartition("\n")[2]
 
 
-def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_alone(capsys, monkeypatch) -> None:
     """`cudalink` alone prints the help, with every command on one line of at most 80 columns, by need."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main([]) == 0
@@ -94,7 +94,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
             assert action.help, f"{parser.prog}: {action}"
 
 
-def test_what_each_command_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_each_command_takes(monkeypatch) -> None:
     """Its options, their values, and what may be left out."""
     monkeypatch.setenv("COLUMNS", "1000")
     usages = [parser.format_usage().removeprefix("usage: cudalink ") for parser in _parsers(make_parser())]
@@ -102,37 +102,28 @@ def test_what_each_command_takes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "missing"),
+    ("words", "expected"),
     [
-        ("matrix", "VERB is missing; expected check, list, show, github"),
-        ("driver", "VERB is missing; expected run, record, info"),
-        ("toolchain", "VERB is missing; expected add, fetch, list, remove, path"),
-        ("stubs", "ACTION is missing; expected build, generate, list, describe"),
-    ],
-)
-def test_a_command_without_its_verb(command: str, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence has the verbs."""
-    assert _said([command], capsys) == (2, f"cudalink {command}: {missing}")
-
-
-@pytest.mark.parametrize(
-    ("words", "what_to_type"),
-    [
-        (
-            ["toolchain", "download", "12.9"],
-            "no verb 'download'; to fetch CUDA 13.0, type: cudalink toolchain add 13.0",
-        ),
+        (["matrix"], "VERB is missing; expected check, list, show, github"),
+        (["driver"], "VERB is missing; expected run, record, info"),
+        (["toolchain"], "VERB is missing; expected add, fetch, list, remove, path"),
+        (["stubs"], "ACTION is missing; expected build, generate, list, describe"),
+        (["toolchain", "download", "12.9"], "to fetch CUDA 13.0, type: cudalink toolchain add 13.0"),
         (["matrix", "run"], "`nox -s NAME` or `tox -e NAME` runs one"),
     ],
 )
-def test_a_verb_that_is_often_guessed(words: list[str], what_to_type: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error says what to type instead."""
+def test_a_verb_that_is_missing_or_often_guessed(words: list[str], expected: str, capsys) -> None:
+    """One sentence has the verbs, or says what to type instead."""
     code, said = _said(words, capsys)
     assert (code, said.count("\n")) == (2, 0)
-    assert what_to_type in said
+    if len(words) == 1:
+        assert said == f"cudalink {words[0]}: {expected}"
+    else:
+        assert f"no verb '{words[1]}'; " in said
+        assert expected in said
 
 
-def test_a_second_word_for_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_word_for_a_verb(capsys) -> None:
     """``toolchain fetch`` does what ``toolchain add`` does."""
     code, said = _said(["toolchain", "add", "x"], capsys)
     assert (code, "'x' is not a CUDA version" in said) == (1, True)
@@ -148,9 +139,7 @@ def test_help_imports_no_command() -> None:
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def test_version_says_what_is_bundled(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_version_says_what_is_bundled(capsys, monkeypatch, tmp_path: Path) -> None:
     """The first line is the version; then the drivers, libraries and releases that come with it."""
     monkeypatch.setattr(cli, "__file__", str(tmp_path / "a" / "b.py"))
     with pytest.raises(SystemExit):

@@ -71,18 +71,12 @@ KINDS: Final = ("missing", "folder", "file", "below a file", "circle", "empty")
 
 def test_all_are_found() -> None:
     """The walk sees the paths of every command; a new one is tried without a word here."""
-    seen = {str(place) for place in PLACES}
-    assert seen >= {
-        "audit paths",
-        "driver run --events",
-        "matrix list --file",
-        "report --cells",
-        "stubs build --output",
-    }
+    named = ("audit paths", "driver run --events", "matrix list --file", "report --cells", "stubs build --output")
+    assert {*named} <= {str(place) for place in PLACES}
 
 
 @pytest.fixture
-def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def bad(tmp_path: Path, monkeypatch) -> dict[str, str]:
     """One path of each kind. A link to itself cannot be read by any user, not even by root."""
     monkeypatch.chdir(tmp_path)
     for name in ("folder", "records"):
@@ -95,7 +89,7 @@ def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys) -> None:
     """Exit code 2 and one message that names the path, and what is expected in its place; no number of an error."""
     name = " ".join(place.command), place.name
     good = {"missing"} if place.name in _WRITTEN else {"empty"} if name in _HERE else set()
@@ -130,7 +124,6 @@ RECORD = input_file("a record", or_folder=True)
         (FILE, "none/such", "is none/such: No such file or directory; expected a file of cells; write one"),
         (FILE, "folder", "is folder, a folder; expected a file of cells; write one"),
         (FILE, "file/below", "is file/below: Not a directory; expected a file of cells; write one"),
-        (FILE, "circle", "is circle: Too many levels of symbolic links; expected a file of cells; write one"),
         (FILE, "", "is ''; expected a file of cells; correct the path"),
         (FILE, "/dev/null", "is /dev/null, a pipe or a device; expected a file of cells; "),
         (RECORD, "none/such", "is none/such: No such file or directory; expected a record; correct the path"),
@@ -156,7 +149,7 @@ def test_paths_that_are_taken(bad: dict[str, str]) -> None:
     assert [output_folder(path) for path in ("folder", "none/such")] == [Path("folder"), Path("none/such")]
 
 
-def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch) -> None:
     """What the user may not read or write is said, before anything is done; root may do both."""
     monkeypatch.setattr(os, "access", lambda *_: False)
     closed = f"is folder/page; {Path.cwd()}/folder cannot be written to; expected a file to write"
@@ -174,7 +167,7 @@ def test_a_device_in_a_folder_that_is_closed(monkeypatch) -> None:
         output_file("/dev/new")
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch, capsys) -> None:
     """The file and the reason, without the number of the error."""
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "a"\nversion = "1"\n', encoding="utf-8")
     (tmp_path / "matrices").touch()

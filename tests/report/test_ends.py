@@ -28,6 +28,14 @@ def run(code: int | None = 0, counts: dict[str, int] | None = None, **others) ->
 
 FAILED = "pytest ended with exit code 1, and no test failed: a plugin failed the run, as a limit of coverage does"
 MANY = [f"t.py::{number}" for number in range(5)]
+THREE_ENDS = [EndRecord(exitstatus=3), EndRecord(), EndRecord(exitstatus=1)]
+NONE_RAN = {"ended": Counter(), "started": Counter(), "outcomes": Counter()}
+NOT_COLLECTED = "1 test ran, but did not belong to the collected ones: "
+
+
+def collected(*tests: str) -> CollectedRecord:
+    """The record of what a run collected in one file, and a text file that is a test."""
+    return CollectedRecord(tests={"t.py": [*tests], "w.txt": [""]})
 
 
 @pytest.mark.parametrize(
@@ -41,63 +49,35 @@ MANY = [f"t.py::{number}" for number in range(5)]
         (run(2, {}, ended=Counter()), False, []),
         (Lines(started=Counter([A])), False, []),
         (run(ends=[]), False, []),
-        # two ends
-        (
-            run(ends=[EndRecord(exitstatus=0)] * 2),
-            False,
-            ["2 ends, with exit codes 0 and 0; expected one run in a file"],
-        ),
-        (
-            run(ends=[EndRecord(exitstatus=3), EndRecord(), EndRecord(exitstatus=1)]),
-            True,
-            ["3 ends, with exit codes 3 and unknown and 1; expected one run in a file"],
-        ),
+        # several ends
+        (run(ends=[EndRecord(exitstatus=0)] * 2), False,
+         ["2 ends, with exit codes 0 and 0; expected one run in a file"]),
+        (run(ends=THREE_ENDS), True, ["3 ends, with exit codes 3 and unknown and 1; expected one run in a file"]),
         # tests that began, more often than they ended
         (run(started=Counter([A, A, B])), False, [f"1 test began without a result: {A}"]),
         (run(started=Counter([A, *MANY])), False, [f"5 tests began without a result: {', '.join(MANY[:3])}, …"]),
         (run(started=Counter([A, *MANY[:3]])), False, [f"3 tests began without a result: {', '.join(MANY[:3])}"]),
-        (
-            run(ended=Counter([A, A, B]), outcomes=Counter(passed=2, rerun=1), counts={"passed": 2, "rerun": 1}),
-            False,
-            [],
-        ),
+        (run(0, {"passed": 2, "rerun": 1}, ended=Counter([A, A, B]), outcomes=Counter(passed=2, rerun=1)), False, []),
         # counts
         (run(counts={"passed": 3}), False, ["the end counts 3 passed; the record has 2 passed"]),
         (run(counts={}), False, ["the end counts no tests; the record has 2 passed"]),
-        (
-            run(1, {"passed": 1, "failed": 1, "error": 0}),
-            True,
-            ["the end counts 1 failed, 1 passed; the record has 2 passed"],
-        ),
+        (run(1, {"passed": 1, "failed": 1, "error": 0}), True,
+         ["the end counts 1 failed, 1 passed; the record has 2 passed"]),
         (run(counts={"passed": 2, "failed": 0}), False, []),
         # tests that were not collected; those that failed may be files
         (run(collected=[]), False, [f"2 tests ran, but did not belong to the collected ones: {A}, {B}"]),
-        (
-            run(collected=[CollectedRecord(tests={"t.py": ["b"], "w.txt": [""]})]),
-            False,
-            [f"1 test ran, but did not belong to the collected ones: {A}"],
-        ),
-        (
-            run(collected=[CollectedRecord(tests={"t.py": ["a"]}), CollectedRecord(tests={"t.py": ["b"]})]),
-            False,
-            ["the record has 2 events 'collected'; expected one run in a file"],
-        ),
+        (run(collected=[collected("b")]), False, [f"{NOT_COLLECTED}{A}"]),
+        (run(collected=[collected("a"), collected("b")]), False,
+         ["the record has 2 events 'collected'; expected one run in a file"]),
         # nothing ran
-        (
-            run(0, {}, ended=Counter(), started=Counter(), outcomes=Counter()),
-            False,
-            ["pytest ended with exit code 0, and no test ran"],
-        ),
-        (run(1, {}, ended=Counter(), started=Counter(), outcomes=Counter()), True, []),
+        (run(0, {}, **NONE_RAN), False, ["pytest ended with exit code 0, and no test ran"]),
+        (run(1, {}, **NONE_RAN), True, []),
         # another program counts nothing, and need not say what it collected
         (run(ends=[EndRecord(exitstatus=0)], collected=[], outcomes=Counter()), False, []),
-        (
-            run(ends=[EndRecord(exitstatus=0)], collected=[], started=Counter([A, A])),
-            False,
-            [f"1 test began without a result: {A}"],
-        ),
+        (run(ends=[EndRecord(exitstatus=0)], collected=[], started=Counter([A, A])), False,
+         [f"1 test began without a result: {A}"]),
     ],
-)
+)  # fmt: skip
 def test_doubts(lines_of_run, explained, said) -> None:
     """The comments say of what."""
     texts = doubts(lines_of_run, {A, B, *MANY}, explained=explained)
@@ -115,7 +95,7 @@ def test_a_file_that_failed_was_not_collected(tmp_path) -> None:
 COLLECTED = {"event": "collected", "time": 5.2, "tests": {"t.py": ["t"]}}
 START = {"event": "start", "time": 5.5, "nodeid": "t.py::t"}
 WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {"passed": 1}}
-ONE_SKIPPED = {**WHOLE, "counts": {"passed": 1, "skipped": 1}}
+TWO, ONE_SKIPPED = {**WHOLE, "counts": {"passed": 2}}, {**WHOLE, "counts": {"passed": 1, "skipped": 1}}
 
 
 @pytest.mark.parametrize(
@@ -124,15 +104,9 @@ ONE_SKIPPED = {**WHOLE, "counts": {"passed": 1, "skipped": 1}}
         ((COLLECTED, START, result(), WHOLE), ""),
         ((COLLECTED, START, result(), {**WHOLE, "exitstatus": 1}), FAILED),
         ((COLLECTED, START, START, result(), WHOLE), "1 test began without a result: t.py::t"),
-        (
-            (COLLECTED, START, result(), result("w.txt"), {**WHOLE, "counts": {"passed": 2}}),
-            "1 test ran, but did not belong to the collected ones: w.txt",
-        ),
+        ((COLLECTED, START, result(), result("w.txt"), TWO), f"{NOT_COLLECTED}w.txt"),
         ((COLLECTED, START, result(), result("f.py", "skipped"), ONE_SKIPPED), ""),
-        (
-            (COLLECTED, START, result(), result("t.py::b", "skipped"), ONE_SKIPPED),
-            "1 test ran, but did not belong to the collected ones: t.py::b",
-        ),
+        ((COLLECTED, START, result(), result("t.py::b", "skipped"), ONE_SKIPPED), f"{NOT_COLLECTED}t.py::b"),
         (
             (COLLECTED, START, result(), WHOLE, RUN, COLLECTED, START, result(), WHOLE),
             "{file}: line 6 begins another run",

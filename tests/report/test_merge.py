@@ -13,6 +13,7 @@ from pytest_cudalink.report.matrix_report import MatrixReport, Plan
 from pytest_cudalink.report.merge import joined, merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.records import CrashRecord, RecordError
+from pytest_cudalink.report.wording import call_in_words
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
 END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5}
@@ -50,29 +51,31 @@ def link(backend: str, outcome: str = "ok") -> dict:
     return {"event": "link", "backend": backend, "result": outcome}
 
 
+LONG = Detail("", "x" * 4000 + "… (1,000 more characters)"), Detail("x" * 1000 + "… (1 more character)")
+SET = {name: {"value": name[0], "source": "x"} for name in ("backend", "policy", "report")}
+OF_A_CELL = {"axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "by a mount namespace: /opt"}
+FOUND = {"event": "found", "versions": {"driver": version("13.0.1")}, "arch": {**NO_ARCH, "found": "sm_90"}}
+LINKS = [link("driver"), link("driver", "X"), link("nvjitlink"), link("unknown", "Y"), {"event": "link"}]
+ENDED = {"event": "exit", "exitcode": 1, "output": ["a", "b"]}
+
+
 @pytest.mark.parametrize(
     ("events", "values"),
     [
         *(  # every outcome has a letter; only a pass has no details
             (
                 [result(outcome=outcome, reason="why", longrepr="how", duration=2), END],
-                {
-                    "outcomes": {T: letter},
-                    "details": {} if letter == "P" else {T: Detail("why", "how")},
-                    "durations": {T: 2.0},
-                },
+                {"outcomes": {T: letter}, "details": {} if letter == "P" else {T: Detail("why", "how")}},
             )
             for outcome, letter in LETTERS.items()
         ),
+        ([result(duration=2), END], {"durations": {T: 2.0}}),
         # a test that fails as documented has a letter of its own; one whose tear-down then errors is an error
         (
             [result(documented=DOCUMENTED, reason="other"), END],
             {"outcomes": {T: "D"}, "details": {T: Detail("driver >= 13.2 not met: 222")}},
         ),
-        *(
-            ([result(outcome=outcome, documented=DOCUMENTED), END], {"outcomes": {T: LETTERS[outcome]}})
-            for outcome in ("error", "failed", "crashed", "skipped")
-        ),
+        ([result(outcome="error", documented=DOCUMENTED), END], {"outcomes": {T: "E"}}),
         # a rerun is counted and is not a result; a pass removes what an earlier attempt said
         (
             [RERUN, RERUN, result(outcome="failed", reason="flaky"), result(), END],
@@ -82,45 +85,24 @@ def link(backend: str, outcome: str = "ok") -> dict:
         # texts of other tools may be longer than ours
         (
             [result(outcome="failed", longrepr="x" * 5000), result("u", "failed", reason="x" * 1001), END],
-            {
-                "details": {
-                    T: Detail("", "x" * 4000 + "… (1,000 more characters)"),
-                    "u": Detail("x" * 1000 + "… (1 more character)"),
-                }
-            },
+            {"details": dict(zip((T, "u"), LONG, strict=True))},
         ),
         # a link that failed is counted twice; one that was refused before a choice has no backend to fail on
-        (
-            [link("driver"), link("driver", "X"), link("nvjitlink"), link("unknown", "Y"), {"event": "link"}, END],
-            {"links": {"driver": 2, "driver failed": 1, "nvjitlink": 1, "none": 2}},
-        ),
+        ([*LINKS, END], {"links": {"driver": 2, "driver failed": 1, "nvjitlink": 1, "none": 2}}),
         # what a run was set to is an axis, and so is its Python
         (
-            [
-                {
-                    **RUN,
-                    "settings": {name: {"value": name[0], "source": "x"} for name in ("backend", "policy", "report")},
-                    "python": "3.12.1",
-                },
-                END,
-            ],
+            [{**RUN, "settings": SET, "python": "3.12.1"}, END],
             {"axes": {"backend": "b", "policy": "p", "python": "3.12"}, "python": "3.12.1"},
         ),
         # what a cell chose besides settings is an axis of it, and what it hid is kept
-        (
-            [{**RUN, "axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "by a mount namespace: /opt"}, END],
-            {"axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "by a mount namespace: /opt"},
-        ),
+        ([{**RUN, **OF_A_CELL}, END], OF_A_CELL),
         # versions are axes as major and minor; what a run has none of is "none", but for an architecture
         *(
             ([{**RUN, "versions": {name: version(number)}, "arch": NO_ARCH}, END], {"axes": {name: axis}})
             for name in ("ctk", "driver", "nvjitlink")
             for number, axis in (("13.0.88", "13.0"), (None, "none"))
         ),
-        (
-            [{"event": "found", "versions": {"driver": version("13.0.1")}, "arch": {**NO_ARCH, "found": "sm_90"}}, END],
-            {"axes": {"driver": "13.0", "arch": "sm_90"}},
-        ),
+        ([FOUND, END], {"axes": {"driver": "13.0", "arch": "sm_90"}}),
         # a record without an end is a crash, also where every test that began has a result
         ([result()], {"crashes": [CrashRecord()]}),
         ([{"event": "start", "nodeid": "t", "worker": None, "attempt": 1}], {"crashes": [CrashRecord(nodeid="t")]}),
@@ -132,7 +114,7 @@ def link(backend: str, outcome: str = "ok") -> dict:
         # the end of the process is a problem, with what it wrote, and explains an exit code
         ([result(), END, {"event": "exit", "exitcode": -9}], {"problems": ["the process was killed by SIGKILL"]}),
         (
-            [result(), {**END, "exitstatus": 1}, {"event": "exit", "exitcode": 1, "output": ["a", "b"]}],
+            [result(), {**END, "exitstatus": 1}, ENDED],
             {"problems": ["the process ended with exit code 1: a | b"]},
         ),
     ],
@@ -148,25 +130,17 @@ def test_why_a_cell_of_a_saved_report_is_missing(tmp_path) -> None:
     saved = MatrixReport([], ["a", "b"], reasons={"a": "no Python", "b": "no toolkit"})
     (tmp_path / "r.json").write_text(saved.as_json())
     report = merge([tmp_path / "r.json"], reasons={"b": "no disk"})
-    assert {name: report.why_missing(name) for name in report.missing} == {
-        "b": "no records: no disk",
-        "a": "no records: no Python",
-    }
+    why = {name: report.why_missing(name) for name in report.missing}
+    assert why == {"b": "no records: no disk", "a": "no records: no Python"}
 
 
 def test_keys_that_a_record_lacks(tmp_path) -> None:
     """Node ID and outcome are enough."""
     failed = {"event": "test", "nodeid": "t.py::t", "outcome": "failed"}
     cell = cell_of(lines(tmp_path / "x.jsonl", {"event": "run", "time": 5, "schema": 1}, failed, {"event": "end"}))
-    assert cell == CellRun(
-        "x",
-        [str(tmp_path / "x.jsonl")],
-        finished=True,
-        outcomes={"t.py::t": "F"},
-        durations={"t.py::t": 0.0},
-        details={"t.py::t": Detail()},
-        origins=[Origin(started="1970-01-01T00:00:05Z")],
-    )
+    of_test = {"outcomes": {T: "F"}, "durations": {T: 0.0}, "details": {T: Detail()}}
+    started = Origin(started="1970-01-01T00:00:05Z")
+    assert cell == CellRun("x", [str(tmp_path / "x.jsonl")], finished=True, origins=[started], **of_test)
 
 
 def test_a_run_without_an_end(tmp_path) -> None:
@@ -175,11 +149,8 @@ def test_a_run_without_an_end(tmp_path) -> None:
     crash = {"event": "crash", "time": 6.0, "nodeid": "b", "signal": "SIGSEGV"}
     cell = cell_of(lines(tmp_path / "c.jsonl", RUN, *starts, result("a"), crash))
     assert cell.outcomes == {"a": "P", "b": "C", "c": "C"}
-    reasons = {test: detail.reason for test, detail in cell.details.items()}
-    assert reasons == {
-        "b": "the process ended while this test ran, by SIGSEGV",
-        "c": "the process ended while this test ran",
-    }
+    reason = "the process ended while this test ran"
+    assert {test: detail.reason for test, detail in cell.details.items()} == {"b": f"{reason}, by SIGSEGV", "c": reason}
     assert "ended by SIGSEGV" in cell.details["b"].text
     assert all("--cudalink-processes=isolated" in detail.text for detail in cell.details.values())
     assert all(len(detail.text.splitlines()) == 2 for detail in cell.details.values()), "a title without lines"
@@ -217,16 +188,11 @@ def test_libraries_of_a_cell_and_its_shards(tmp_path) -> None:
     cudart, other = loaded(name="libcudart", real_path="/a"), loaded(name="libcudart", real_path="/b")
     nvrtc = loaded(name="libnvrtc", real_path="/a")
     one_shard = cell_of(lines(tmp_path / "a.jsonl", RUN, cudart, other, {**cudart, "nodeid": "t.py::t"}, END))
-    assert [(library.name, library.real_path) for library in one_shard.libraries] == [
-        ("libcudart", "/a"),
-        ("libcudart", "/b"),
-    ]
+    both = [("libcudart", "/a", None), ("libcudart", "/b", None)]
+    assert [(library.name, library.real_path, library.nodeid) for library in one_shard.libraries] == both
     later = cell_of(lines(tmp_path / "b.jsonl", RUN, nvrtc, {**cudart, "nodeid": "t.py::later"}, END))
-    joined = one_shard.joined(later).libraries
-    assert [
-        (library.name, library.real_path, library.nodeid)
-        for library in sorted(joined, key=lambda library: library.name + library.real_path)
-    ] == [("libcudart", "/a", None), ("libcudart", "/b", None), ("libnvrtc", "/a", None)]
+    joined = {(library.name, library.real_path, library.nodeid) for library in one_shard.joined(later).libraries}
+    assert (joined, len(one_shard.joined(later).libraries)) == ({*both, ("libnvrtc", "/a", None)}, 3)
 
 
 @pytest.mark.parametrize(
@@ -282,14 +248,8 @@ def test_nothing_is_claimed_of_events_that_are_not_read(end, tmp_path) -> None:
         lines(tmp_path / f"{name}.jsonl", one_run, result(outcome=outcome), END)
     report = merge([tmp_path])
     newer = report.cells[0]
-    assert (newer.name, newer.crashed, newer.crashes, newer.lost, newer.axes, newer.outcomes) == (
-        "b",
-        0,
-        [],
-        [],
-        {},
-        {},
-    )
+    assert (newer.name, newer.crashed, newer.crashes, newer.lost) == ("b", 0, [], [])
+    assert (newer.axes, newer.outcomes) == ({}, {})
     assert newer.fault == newer.damage[0]
     assert report.not_run == {}
     report.plan = Plan({name: {"ctk": ctk} for name, ctk in (("b", "13.2"), ("c", "13.0"), ("d", "12.9"))})
@@ -395,18 +355,9 @@ def test_how_many_processes_read(files, processors, pool, tmp_path, monkeypatch)
     assert Pool.made == ([] if pool is None else [pool])
 
 
-UNSTEERED = {
-    "event": "unsteered",
-    "time": 6.5,
-    "nodeid": "t.py::t",
-    "worker": None,
-    "via": "cuda.bindings.nvjitlink",
-    "call": "nvJitLinkComplete",
-    "where": "helper.py:3",
-    "backend": "nvjitlink",
-    "result": "ok",
-    "forced": None,
-}
+UNSTEERED = {"event": "unsteered", "time": 6.5, "nodeid": "t.py::t", "worker": None, "via": "cuda.bindings.nvjitlink"}
+UNSTEERED |= {"call": "nvJitLinkComplete", "where": "helper.py:3", "backend": "nvjitlink", "result": "ok"}
+UNSTEERED |= {"forced": None}
 
 
 def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
@@ -436,18 +387,14 @@ def test_shards_that_began_together_are_joined_by_name(tmp_path) -> None:
     assert Path(merge([tmp_path]).cells[0].files[0]).stem == "6"  # it began first
 
 
-def test_without_records_the_error_names_every_place(tmp_path) -> None:
-    """So that a typing error in one of them is seen."""
+def test_without_records(tmp_path) -> None:
+    """The error names every place, so that a typing error is seen; where no cell could run, the report says why."""
     places = [tmp_path / "a", tmp_path / "b"]
     for place in places:
         place.mkdir()
     words = f"there are no records (*.jsonl) in {places[0]}, {places[1]}; run the cells first"
     with pytest.raises(RecordError, match=f"^{re.escape(words)}$"):
         merge(places)
-
-
-def test_reasons_are_a_report_without_records(tmp_path) -> None:
-    """Where no cell could run, the report says why."""
     report = merge([tmp_path], reasons={"a": "no Python 3.13 here"})
     assert (report.cells, report.missing, report.reasons) == ([], ["a"], {"a": "no Python 3.13 here"})
 
@@ -461,34 +408,25 @@ def test_progress_is_called_for_each_record(files, tmp_path):
     assert seen == [(number, files) for number in range(1, files + 1)]
 
 
-def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:
-    """Both follow their titles; of a crash without a signal, the reason names none."""
-    crash = {"event": "crash", "time": 6.0, "nodeid": "t", "worker": None, "signal": None, "exitcode": 3}
-    crash |= {"last_events": ["cuLinkComplete"], "frames": ["f.py:3"]}
-    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "t"}, crash))
-    assert cell.details["t"].reason == "the process ended while this test ran"
-    assert cell.details["t"].text.splitlines()[1:] == [
-        *("last calls of the driver:", "  cuLinkComplete", "frames:", "  f.py:3"),
-        "Run with --cudalink-processes=isolated or restarted, so that a crash ends one test only.",
-    ]
+REFUSED, OTHER = '{"call":"cuL","note":"why","unsupported":true}', '{"call":"cuLast"}'
 
 
-@pytest.mark.parametrize(
-    ("events", "after"),
-    [
-        (['{"call":"cuFirst"}', '{"call":"cuL","note":"why","unsupported":true}'], ", after {} refused cuL: why"),
-        (['{"call":"cuL","unsupported":true}', '{"call":"cuLast"}'], ""),
-        ([], ""),
-    ],
-)
-def test_a_crash_after_a_refused_call(tmp_path, events, after) -> None:
-    """The reason names the call, if it is the last event of the process; an event of another form is none."""
-    crash = {"event": "crash", "time": 6.0, "nodeid": "t", "worker": None, "signal": "SIGABRT", "exitcode": None}
+@pytest.mark.parametrize(("events", "after"), [([OTHER, REFUSED], True), ([REFUSED, OTHER], False), ([], False)])
+def test_the_story_of_a_crash(tmp_path, events, after) -> None:
+    """Calls and frames follow their titles; the reason names a refused call, if it is the last event of the process."""
+    crash = {"event": "crash", "time": 6.0, "nodeid": "t", "worker": None, "exitcode": 3, "last_events": events}
     start = {"event": "start", "time": 5.5, "nodeid": "t"}
-    cell = cell_of(lines(tmp_path / "c.jsonl", RUN, start, {**crash, "last_events": events, "frames": []}))
-    said = after.format("the emulated driver")
-    assert cell.details["t"].reason == f"the process ended while this test ran, by SIGABRT{said}"
-    assert cell.outcomes["t"] == "C"
+    for signal, frames in ((None, ["f.py:3"]), ("SIGABRT", [])):
+        ended = {**crash, "signal": signal, "frames": frames}
+        cell = cell_of(lines(tmp_path / "c.jsonl", RUN, start, ended))
+        reason = "the process ended while this test ran" + (f", by {signal}" if signal else "")
+        reason += ", after the emulated driver refused cuL: why" if after else ""
+        assert (cell.outcomes["t"], cell.details["t"].reason) == ("C", reason)
+        calls = ["last calls of the driver:", *(f"  {call_in_words(event)}" for event in events)] if events else []
+        assert cell.details["t"].text.splitlines()[1:] == [
+            *(*calls, *(["frames:", "  f.py:3"] if frames else [])),
+            "Run with --cudalink-processes=isolated or restarted, so that a crash ends one test only.",
+        ]
 
 
 def test_tests_of_several_records() -> None:
