@@ -83,8 +83,7 @@ def test_session_with_plugins(name: str, tmp_path: Path, toolkit: CudaVersion) -
             metadata.distribution(distribution)
         except metadata.PackageNotFoundError:
             pytest.skip(f"needs {distribution}: nox -s plugins")
-    prepare(name, tmp_path / "project")
-    sessions.check(PAGES[name], tmp_path / "project", toolkit)
+    test_session(name, tmp_path, toolkit)
 
 
 def test_a_slow_run_is_the_same_session() -> None:

@@ -79,14 +79,7 @@ def test_what_a_cell_would_be() -> None:
     assert lacking == {
         "newest": {"driver": "none", "backend": "nvjitlink", **alike},
         "another": {"ctk": "13.2", "driver": "none", "nvjitlink": "13.2", "backend": "auto", **alike},
-        "forced": {
-            **alike,
-            "ctk": "12.9",
-            "driver": "12.9",
-            "nvjitlink": "none",
-            "backend": "driver",
-            "python": "3.12",
-        },
+        "forced": alike | plan.axes["forced"] | {"driver": "12.9", "nvjitlink": "none"},
         "gpu": {"ctk": "13.0", "nvjitlink": "13.0", **alike},
     }
 
@@ -99,19 +92,10 @@ def test_a_cell_whose_record_is_not_read_did_run() -> None:
 @pytest.mark.parametrize(
     ("arguments", "runs"),
     [
-        ([], True),
-        (["tests"], True),
-        (["tests/cells/"], True),
-        (["-n", "auto", "tests/cells/test_a.py"], True),
-        ([TEST], True),
-        (["-k", "link"], True),
-        (["--html", "tests/toolkit", "-n", "auto", "-x"], True),
-        (["-x", "tests/cells"], True),
+        *((words.split(), True) for words in ("", "tests", "tests/cells/", "-n auto tests/cells/test_a.py", TEST)),
+        *((words.split(), True) for words in ("-k link", "--html tests/toolkit -n auto -x", "-x tests/cells")),
         (["tests/toolkit", "tests/cells"], True),
-        (["-x", "tests/toolkit"], False),
-        (["tests/cell"], False),
-        (["tests/toolkit"], False),
-        (["tests/cells/test_a.py::tes"], False),
+        *((words.split(), False) for words in ("-x tests/toolkit", "tests/cell", "tests/cells/test_a.py::tes")),
     ],
 )
 def test_which_tests_a_cell_runs(arguments, runs, tmp_path) -> None:
