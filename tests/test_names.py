@@ -3,7 +3,7 @@
 import ast
 import json
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -38,28 +38,15 @@ _MEASURED: Final = re.compile(r"\((?:measured|recorded)(?=[):;]| on| for)(?:: ([
 RECORDED = ROOT / "campaigns" / "conformance" / "recorded"
 
 
-def definitions(kind: str) -> Iterator[tuple[str, str]]:
-    """The path and the name of each public definition at the margin of a module: ``class`` or ``def``."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for name in re.findall(rf"^{kind} ([a-zA-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
-            yield path.relative_to(PACKAGE).as_posix(), name
-
-
-def test_no_two_public_classes_have_one_name() -> None:
-    """A name in a message, a page or a traceback leads to one class."""
-    places = defaultdict(list)
-    for path, name in definitions("class"):
-        places[name].append(path)
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
-
-
-def test_few_modules_have_one_name() -> None:
-    """A file that an editor opens by its name is the right one, or one of three."""
-    places = defaultdict(list)
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if not path.stem.startswith("__"):
-            places[path.stem].append(path.relative_to(PACKAGE).as_posix())
-    assert {name: paths for name, paths in places.items() if len(paths) > _MOST_MODULES} == {}
+def test_few_modules_and_no_two_public_classes_have_one_name() -> None:
+    """A name in a message, a page or a traceback leads to one class, and in an editor to one of three files."""
+    files = [*PACKAGE.rglob("*.py")]
+    classes = Counter(
+        name for file in files for name in re.findall(r"(?m)^class ([a-zA-Z]\w*)", file.read_text("utf-8"))
+    )
+    modules = Counter(file.stem for file in files if not file.stem.startswith("__"))
+    assert [name for name, number in classes.items() if number > 1] == []
+    assert [name for name, number in modules.items() if number > _MOST_MODULES] == []
 
 
 @cache

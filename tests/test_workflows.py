@@ -313,18 +313,16 @@ def test_commands_of_a_release(tag, tmp_path) -> None:
     (tmp_path / "gh").chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag, "GITHUB_REPOSITORY": "owner/name"}
 
-    def commands_of(job: str, word: str) -> list[int]:
-        steps = [step for ran in run.jobs.get(job, []) for step in ran["steps"] if step.get("run", "").startswith(word)]
-        command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")  # as GitHub starts it
-        return [
-            subprocess.run([*command, step["run"]], env=env, cwd=tmp_path, check=False).returncode for step in steps
-        ]
+    def codes(job: str, word: str, **more: str) -> list[int]:
+        runs = [step.get("run", "") for ran in run.jobs.get(job, []) for step in ran["steps"]]
+        bash = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")  # as GitHub starts it
+        commands = [[*bash, line] for line in runs if line.startswith(word)]
+        done = [subprocess.run(words, env=env | more, cwd=tmp_path, check=False) for words in commands]
+        return [ended.returncode for ended in done]
 
-    assert commands_of("build", "test ") == [0]
-    env["GITHUB_REF_NAME"] = "v0.1.1"
-    assert commands_of("build", "test ") == [1]
-    env["GITHUB_REF_NAME"] = tag
-    assert commands_of("announce", "gh ") == ([] if "rc" in tag else [0])
+    assert codes("build", "test ") == [0]
+    assert codes("build", "test ", GITHUB_REF_NAME="v0.1.1") == [1]
+    assert codes("announce", "gh ") == ([] if "rc" in tag else [0])
     if "rc" not in tag:
         said = (tmp_path / "said").read_text(encoding="utf-8").splitlines()
         assert said[:3] == ["release", "create", tag]
@@ -342,18 +340,11 @@ def test_one_commit_for_each_version() -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_rights(path) -> None:
-    """Only a release may write; zizmor (`nox -s lint`) looks for rights that no job names and for moving tags."""
-    content = workflow(path)
-    for job in content["jobs"].values():
-        rights = job["permissions"]
-        assert set(rights.values()) == {"read"} or path.stem == "release"
-        assert 0 < job["timeout-minutes"] <= (350 if path.stem == "matrix" else 120)
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_sessions_and_paths_exist(path, sessions) -> None:
-    """Every session and tag of nox, every file that is run, and every pattern of files that a cache depends on."""
+    """Every session and tag of nox, every file that is run, and every pattern of files that a cache depends on.
+
+    Only a release may write; zizmor (`nox -s lint`) looks for rights that no job names.
+    """
     for words in commands(path):
         for word in words:
             if re.fullmatch(r"[^~].*\.(py|sh)|(\.ci/|tests/|campaigns/|\./\.).*", word):
@@ -369,6 +360,8 @@ def test_sessions_and_paths_exist(path, sessions) -> None:
     text = path.read_text(encoding="utf-8")
     patterns = re.findall(r"hashFiles\('([^']+)'\)", text)
     for job in workflow(path)["jobs"].values():
+        assert {*job["permissions"].values()} == {"read"} or path.stem == "release"
+        assert 0 < job["timeout-minutes"] <= (350 if path.stem == "matrix" else 120)
         for step in job["steps"]:
             patterns += step.get("with", {}).get("cache-dependency-glob", "").split()
     for pattern in patterns:
@@ -378,23 +371,18 @@ def test_sessions_and_paths_exist(path, sessions) -> None:
 def test_ci_runs_every_python_and_pytest() -> None:
     """The gate, the quick tests on each Python of the classifiers, and each of them with each pytest of the session."""
     path = ROOT / ".github" / "workflows" / "ci.yml"
-    jobs = workflow(path)["jobs"]
     assert [".ci/run"] in commands(path)
     pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PYPROJECT["project"]["classifiers"]))
     quick = [(words[words.index("--python") + 1], *chosen(words)[0]) for words in commands(path) if "--python" in words]
     assert {(python, "tests") for python in pythons} < set(quick)
     assert (pythons[0], "lint", "types") in quick
-    matrix = jobs["plugin"]["strategy"]["matrix"]
+    matrix = workflow(path)["jobs"]["plugin"]["strategy"]["matrix"]
     assert matrix["python"] == pythons
     released = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="utf-8"))["plugins"]["pytest"]
     assert matrix["pytest"] == list(released)
-
-
-def test_slow_tests_run_on_the_pythons_that_the_gate_lacks() -> None:
-    """Once a week; the gate runs them on the oldest."""
-    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PYPROJECT["project"]["classifiers"]))
-    job = workflow(ROOT / ".github" / "workflows" / "matrix.yml")["jobs"]["slow"]
-    assert job["strategy"]["matrix"]["python"] == pythons[1:]
+    # the slow ones once a week, as the gate runs them on the oldest
+    slow = workflow(ROOT / ".github" / "workflows" / "matrix.yml")["jobs"]["slow"]
+    assert slow["strategy"]["matrix"]["python"] == pythons[1:]
 
 
 def test_what_the_gate_leaves_out_runs_every_week(sessions) -> None:
@@ -461,14 +449,6 @@ def test_addresses_and_links() -> None:
     assert "docs/explanation/security.md" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
     config = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml").read_text(encoding="utf-8"))
     assert config["contact_links"][0]["url"] == f"{ADDRESS}/security/advisories/new"
-
-
-def test_dependabot_watches_what_init_writes() -> None:
-    """Each of its folders is there, and the templates' is one of them."""
-    content = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))
-    folders = [folder for u in content["updates"] for folder in u.get("directories", [u.get("directory")])]
-    assert all((ROOT / folder.lstrip("/")).is_dir() for folder in folders)
-    assert f"/{TEMPLATE.parent.relative_to(ROOT)}" in folders
 
 
 def test_the_page_shows_what_init_writes() -> None:

@@ -30,11 +30,6 @@ def test_description(values: dict, words: str) -> None:
     assert made(**values).description == words
 
 
-def test_the_place_in_the_file_does_not_distinguish_cells() -> None:
-    """Two cells of the same values are one, wherever they stand."""
-    assert Cell("c", CellValues(), (), line=3) == Cell("c", CellValues(), (), line=4)
-
-
 def test_a_bare_cell_runs_its_steps_or_pytest() -> None:
     """Its run learns the imports and the command; that of pytest does not need them."""
     steps = made(kind="bare", imports=("a", "b"), command="python -m a")
@@ -72,7 +67,8 @@ def test_toolchains(values: dict, expected: tuple) -> None:
 
 
 def test_variables_of_a_cell() -> None:
-    """Keys in braces are filled in; other braces stay."""
+    """Keys in braces are filled in; other braces stay. Its place in the file does not distinguish a cell."""
+    assert Cell("c", CellValues(), (), line=3) == Cell("c", CellValues(), (), line=4)
     env = {"A": "{ctk}-{nothing}-{gpu}", "B": "{}"}
     variables = made(ctk="13.0", gpu=True, env=env).environment("r")
     assert (variables["A"], variables["B"]) == ("13.0-{nothing}-{gpu}", "{}")

@@ -104,17 +104,14 @@ def test_variables() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["lowest", "latest", "1.0.0", "12.9.*", ">=1,<2", "~=1.2", "!=1.0", "==1", "<2", ">1"])
-def test_versions(text: str) -> None:
-    assert VERSION.wrong(text) == []
-    words = text in ("lowest", "latest")
-    expected = "a" if words else f"a{text}" if text[0] in "<>=!~" else f"a=={text}"
-    assert keys.package_requirement("a", text) == expected
-
-
-@pytest.mark.parametrize("text", ["", " ", "new one", ">=", " 1", "1\n", "1 ", "x.y", "===1\x1b"])
-def test_wrong_versions(text: str) -> None:
-    assert VERSION.wrong(text) == [(VERSIONS, text)]
+def test_versions() -> None:
+    """Words, versions and specifiers, and what they are as requirements."""
+    requirements = {"lowest": "a", "latest": "a", "1.0.0": "a==1.0.0", "12.9.*": "a==12.9.*"}
+    requirements |= {text: f"a{text}" for text in (">=1,<2", "~=1.2", "!=1.0", "==1", "<2", ">1")}
+    assert [VERSION.wrong(text) for text in requirements] == [[]] * len(requirements)
+    assert {text: keys.package_requirement("a", text) for text in requirements} == requirements
+    for text in ("", " ", "new one", ">=", " 1", "1\n", "1 ", "x.y", "===1\x1b"):
+        assert VERSION.wrong(text) == [(VERSIONS, text)]
 
 
 def test_packages() -> None:
