@@ -37,7 +37,7 @@ ctk = "12.9"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch) -> Path:
     """A project with two cells, and the command on the PATH."""
     (tmp_path / "bin").mkdir()
     command = tmp_path / "bin" / "cudalink"
@@ -89,7 +89,7 @@ def test_nothing_is_offered_for_broken_cells(place: Path) -> None:
     assert _completed(place, line) == {line: options}
 
 
-def test_without_argcomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_argcomplete(monkeypatch) -> None:
     """A shell that asks gets no words and no error."""
     monkeypatch.setitem(sys.modules, "argcomplete", None)
     monkeypatch.setenv("_ARGCOMPLETE", "1")

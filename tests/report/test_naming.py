@@ -10,87 +10,69 @@ CONTEXT = Error("cuCtxSynchronize", 201, "CUDA_ERROR_INVALID_CONTEXT", "invalid 
 LINK = Error("nvJitLinkAddData", 6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
 COMPILATION = Error("nvrtcCompileProgram", 6, "NVRTC_ERROR_COMPILATION", "NVRTC_ERROR_COMPILATION")
 
+ODD = Error("cuInit", 7, "CUDA_ERROR_ODD", "")
+
 
 def named(text: str, error: Error, *, by_call: bool = False) -> bool:
     return tells(error, [Raised(text, by_call)])
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (MEMORY, "CUDAError: CUDA_ERROR_OUT_OF_MEMORY: the API call failed"),
-        (MEMORY, "CUDAError: <CUresult.cuda_error_out_of_memory: 2>"),
-        (MEMORY, "RuntimeError: Out of\nmemory"),
-        (MEMORY, "RuntimeError: OUT_OF_MEMORY"),
-        (MEMORY, "MemoryError"),
-        (MEMORY, "OutOfMemoryError: 512 bytes"),
-        (MEMORY, "MyError: cuMemAlloc failed"),
-        (MEMORY, "MyError: cumemalloc_v2 failed"),
-        (MEMORY, "RuntimeError: cudaErrorMemoryAllocation"),
-        (MEMORY, "MyError: driver error 2"),
-        (MEMORY, "AssertionError: CUDA error 2\nassert 2 == 0"),
-        (MEMORY, "MyError: CUDA error (2)"),
-        (MEMORY, "MyError: the CUDA call failed with code: 2."),
-        (MEMORY, "MyError: status 2 from the CUDA driver"),
-        (MEMORY, "MyError: code 2, by CUDA"),
-        (MEMORY, "CUDAError: 2"),
-        (MEMORY, "CudaAPIError: [2] Call"),
-        (MEMORY, "RuntimeError: CUresult=2"),
-        (MEMORY, "RuntimeError: cudaError_t 2"),
-        (VALUE, "RuntimeError: CUDA error: invalid argument"),
-        (VALUE, "RuntimeError: CUDA error: invalid value at copy.cu:9"),
-        (VALUE, "RuntimeError: invalid argument from CUDA"),
-        (VALUE, "RuntimeError: CUDA driver reported INVALID_VALUE"),
-        (VALUE, "RuntimeError: CUDA returned error 1 at copy.cu:9"),
-        (VALUE, "RuntimeError: cuMemcpyHtoDAsync_ptsz failed"),
-        (CONTEXT, "RuntimeError: invalid device context"),
-        (LINK, "nvJitLinkError: ERROR_INTERNAL (6)"),
-        (LINK, "nvJitLinkError: 6"),
-        (LINK, "RuntimeError: ERROR_INTERNAL"),
-        (COMPILATION, "RuntimeError: NVRTC_ERROR_COMPILATION"),
-        (COMPILATION, "RuntimeError: nvrtc error: compilation"),
+#: Texts that name each error.
+NAMED = {
+    MEMORY: [
+        "CUDAError: CUDA_ERROR_OUT_OF_MEMORY: the API call failed",
+        *("CUDAError: <CUresult.cuda_error_out_of_memory: 2>", "RuntimeError: Out of\nmemory"),
+        *("RuntimeError: OUT_OF_MEMORY", "MemoryError", "OutOfMemoryError: 512 bytes", "MyError: cuMemAlloc failed"),
+        *("MyError: cumemalloc_v2 failed", "RuntimeError: cudaErrorMemoryAllocation", "MyError: driver error 2"),
+        *("AssertionError: CUDA error 2\nassert 2 == 0", "MyError: CUDA error (2)"),
+        *("MyError: the CUDA call failed with code: 2.", "MyError: status 2 from the CUDA driver"),
+        *("MyError: code 2, by CUDA", "CUDAError: 2", "CudaAPIError: [2] Call", "RuntimeError: CUresult=2"),
+        "RuntimeError: cudaError_t 2",
     ],
-)
-def test_names_of_an_error(error: Error, text: str) -> None:
+    VALUE: [
+        *("RuntimeError: CUDA error: invalid argument", "RuntimeError: CUDA error: invalid value at copy.cu:9"),
+        *("RuntimeError: invalid argument from CUDA", "RuntimeError: CUDA driver reported INVALID_VALUE"),
+        *("RuntimeError: CUDA returned error 1 at copy.cu:9", "RuntimeError: cuMemcpyHtoDAsync_ptsz failed"),
+    ],
+    CONTEXT: ["RuntimeError: invalid device context"],
+    LINK: ["nvJitLinkError: ERROR_INTERNAL (6)", "nvJitLinkError: 6", "RuntimeError: ERROR_INTERNAL"],
+    COMPILATION: ["RuntimeError: NVRTC_ERROR_COMPILATION", "RuntimeError: nvrtc error: compilation"],
+}
+
+
+@pytest.mark.parametrize("error", NAMED, ids=lambda error: error.name)
+def test_names_of_an_error(error: Error) -> None:
     """The name of a code names it, and so do its number and its words where they are of CUDA."""
-    assert named(text, error)
+    assert [text for text in NAMED[error] if not named(text, error)] == []
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (MEMORY, ""),
-        (MEMORY, "KeyError: 2"),
-        (MEMORY, "RuntimeError: something failed"),
-        (MEMORY, "RuntimeError: error 2"),
-        (MEMORY, "RuntimeError: CUDA error 20"),
-        (MEMORY, "RuntimeError: CUDA error 2.5"),
-        (MEMORY, "RuntimeError: CUDA returned 2 devices"),
-        (MEMORY, "RuntimeError: CUDA 2"),
-        (MEMORY, "CUDAError"),
-        (MEMORY, "CUDAError: cudaErrorUnknown"),
-        (MEMORY, "CUDAError: MY_CUDA_ERROR_OUT_OF_MEMORY_2"),
-        (MEMORY, "RuntimeError: cuMemAllocHost failed"),
-        (MEMORY, "AssertionError: test_cuMemAlloc"),
-        (MEMORY, "FileNotFoundError: [Errno 2] No such file or directory"),
-        (MEMORY, "SystemExit: 2"),
-        (MEMORY, "assert 2 == 0"),
-        (VALUE, "ValueError: invalid value of config key"),
-        (VALUE, "ValueError: invalid argument: mode"),
-        (VALUE, "ValueError: CUDA kernel cache: invalid value of its size"),
-        (VALUE, "CalledProcessError: Command 'nvcc' returned non-zero exit status 1."),
-        (VALUE, "RuntimeError: CUDA sample: exit code 1"),
-        (VALUE, "assert 0 == 1"),
-        (VALUE, "MemoryError"),
-        (Error("cuInit", 7, "CUDA_ERROR_ODD", ""), "RuntimeError: CUDA is gone"),
-        (VALUE, "RuntimeError: cuMemFree_v2 failed with error 1"),
-        (CONTEXT, "ValueError: invalid context"),
-        (COMPILATION, "RuntimeError: error in compilation"),
+#: Texts that do not, though they are about CUDA, or have its number or words.
+NOT_NAMED = {
+    MEMORY: [
+        *("", "KeyError: 2", "RuntimeError: something failed", "RuntimeError: error 2"),
+        *("RuntimeError: CUDA error 20", "RuntimeError: CUDA error 2.5", "RuntimeError: CUDA returned 2 devices"),
+        *("RuntimeError: CUDA 2", "CUDAError", "CUDAError: cudaErrorUnknown"),
+        *("CUDAError: MY_CUDA_ERROR_OUT_OF_MEMORY_2", "RuntimeError: cuMemAllocHost failed"),
+        *("AssertionError: test_cuMemAlloc", "FileNotFoundError: [Errno 2] No such file or directory"),
+        *("SystemExit: 2", "assert 2 == 0"),
     ],
-)
-def test_texts_that_name_nothing(error: Error, text: str) -> None:
+    VALUE: [
+        *("ValueError: invalid value of config key", "ValueError: invalid argument: mode"),
+        "ValueError: CUDA kernel cache: invalid value of its size",
+        "CalledProcessError: Command 'nvcc' returned non-zero exit status 1.",
+        *("RuntimeError: CUDA sample: exit code 1", "assert 0 == 1", "MemoryError"),
+        "RuntimeError: cuMemFree_v2 failed with error 1",
+    ],
+    ODD: ["RuntimeError: CUDA is gone"],
+    CONTEXT: ["ValueError: invalid context"],
+    COMPILATION: ["RuntimeError: error in compilation"],
+}
+
+
+@pytest.mark.parametrize("error", NOT_NAMED, ids=lambda error: error.name)
+def test_texts_that_name_nothing(error: Error) -> None:
     """A digit, and words that any program has, name no error."""
-    assert not named(text, error)
+    assert [text for text in NOT_NAMED[error] if named(text, error)] == []
 
 
 def test_error_that_lasts() -> None:
@@ -124,38 +106,29 @@ def test_names_of_the_runtime(code: int, driver: str, runtime: str) -> None:
 @pytest.mark.parametrize(
     ("text", "right"),
     [
-        ("AssertionError: assert 2 == 0", True),
-        ("AssertionError: copy\nassert 2 == 0", True),
-        ("AssertionError: assert 2 == 0\n +  where 2 = len([1, 2])", False),
-        ("AssertionError: assert 2 == 0\n +  where 2 = copy(5)", True),
-        ("MyError: copy: out of memory.", True),
-        ("AssertionError: assert 0 == 2", False),
-        ("AssertionError: 2 != 0", True),
-        ("AssertionError: 0 != 2", True),
-        ("AssertionError: 0 != 2 : in all", True),
-        ("AssertionError: 0 != 22", False),
-        ("AssertionError: assert 22 == 0", False),
-        ("MyError: 2", True),
-        ("MyError: (2)", True),
-        ("MyError: 2 of 3", False),
-        ("MyError: the call returned code: 2", True),
-        ("MyError: failed, 2", True),
-        ("MyError: failed with exit code 2", False),
-        ("MyError: returned 2 values", False),
-        ("MyError: failed", False),
+        *((text, True) for text in (
+            "AssertionError: assert 2 == 0", "AssertionError: copy\nassert 2 == 0",
+            "AssertionError: assert 2 == 0\n +  where 2 = copy(5)", "MyError: copy: out of memory.",
+            "AssertionError: 2 != 0", "AssertionError: 0 != 2", "AssertionError: 0 != 2 : in all", "MyError: 2",
+            "MyError: (2)", "MyError: the call returned code: 2", "MyError: failed, 2",
+        )),
+        *((text, False) for text in (
+            "AssertionError: assert 2 == 0\n +  where 2 = len([1, 2])", "AssertionError: assert 0 == 2",
+            "AssertionError: 0 != 22", "AssertionError: assert 22 == 0", "MyError: 2 of 3",
+            "MyError: failed with exit code 2", "MyError: returned 2 values", "MyError: failed",
+        )),
     ],
-)
+)  # fmt: skip
 def test_exception_that_comes_out_of_the_call(text: str, right: bool) -> None:
-    """Its number needs no word of CUDA, because the traceback shows the call; but it must be a code."""
+    """Its number needs no word of CUDA, because the traceback shows the call; but it must be a code.
+
+    The driver's words for a code name it at the end of a message, because other programs use these words, too.
+    """
+    words = {"MyError: the copy failed: invalid argument": True, "MyError: invalid value!": True}
+    words["ValueError: invalid value of config key"] = False
+    assert {text: named(text, VALUE, by_call=True) for text in words} == words
     assert named(text, MEMORY, by_call=True) is right
     assert not right or named(text, MEMORY) is ("out of memory" in text)
-
-
-def test_words_of_an_exception_that_comes_out_of_the_call() -> None:
-    """The driver's words for a code name it at the end of a message, because other programs use these words, too."""
-    assert named("MyError: the copy failed: invalid argument", VALUE, by_call=True)
-    assert named("MyError: invalid value!", VALUE, by_call=True)
-    assert not named("ValueError: invalid value of config key", VALUE, by_call=True)
 
 
 CALL = ("t.py:3 in call", "t.py:10 in test")
@@ -212,12 +185,6 @@ def test_exception_of_another_call() -> None:
     assert not tells(MEMORY, [Raised(text)], others=["cuMemFree_v2"])
     assert tells(MEMORY, [Raised(text)], others=["cuMemFreeHost"])
     assert tells(MEMORY, [Raised(text), Raised("DriverError: cuMemAlloc")], others=["cuMemFree_v2"])
-
-
-def test_defaults() -> None:
-    """By default, what was written is not an alarm, and what was raised came from anywhere."""
-    assert Raised("a") == Raised("a", by_call=False)
-    assert Said("a") == Said("a", alarm=False)
 
 
 def test_difference_to_a_clean_run() -> None:

@@ -64,35 +64,29 @@ CI = "https://h/o/r/actions/runs/7"
 DIFFERS = "not the same in every cell"
 
 
+OF_COMMIT = ("commit", SHA[:10], f"https://h/o/r/commit/{SHA}", "with uncommitted changes")
+WHOLE = [("project", "p", "", ""), OF_COMMIT, ("branch", "b", "", ""), ("date", "2026-11-22 17:20 UTC", "", "")]
+
+
 @pytest.mark.parametrize(
     ("of", "differ", "shown"),
     [
         (Origin(), (), []),
         (Origin(), ("project", "ci_url"), [("project", "", "", DIFFERS), ("CI", "", "", DIFFERS)]),
         (Origin(commit=SHA, dirty=True), ("commit",), [("commit", SHA[:10], "", DIFFERS)]),
-        (
-            Origin("p", SHA, "b", CI, "2026-11-22T17:20:05Z", True),
-            (),
-            [
-                ("project", "p", "", ""),
-                ("commit", SHA[:10], f"https://h/o/r/commit/{SHA}", "with uncommitted changes"),
-                ("branch", "b", "", ""),
-                ("date", "2026-11-22 17:20 UTC", "", ""),
-                ("CI", "this run", CI, ""),
-            ],
-        ),
+        (Origin("p", SHA, "b", CI, "2026-11-22T17:20:05Z", True), (), [*WHOLE, ("CI", "this run", CI, "")]),
         (Origin(started="soon"), (), [("date", "soon", "", "")]),
         (Origin(commit="<b>", ci_url=CI), (), [("commit", "<b>", "", ""), ("CI", "this run", CI, "")]),
         *(
             (
-                Origin(commit=SHA, ci_url=f"https://h/o/r/-/{kind}/5"),
+                Origin(commit=SHA, ci_url=f"https://h/o/r/-/{job}"),
                 (),
                 [
                     ("commit", SHA[:10], f"https://h/o/r/-/commit/{SHA}", ""),
-                    ("CI", "this run", f"https://h/o/r/-/{kind}/5", ""),
+                    ("CI", "this run", f"https://h/o/r/-/{job}", ""),
                 ],
             )
-            for kind in ("pipelines", "jobs")
+            for job in ("pipelines/5", "jobs/5")
         ),
     ],
 )
