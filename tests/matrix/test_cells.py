@@ -403,23 +403,15 @@ because = "no-wheels"
         ('[cells.a]\nlocal = "/opt/cuda"\nhidden = ["/opt/cuda*"]', ["2: cells.a.local: is only for source"]),
         ('cells.a = "b"', ["1: cells.a: expected a table, found a string ('b')"]),
         ('[cells.a]\nnvjitlink = "absent"\nbackend = "nvjitlink"', ["3: cells.a.backend: 'nvjitlink' cannot be"]),
-        (
-            '[cells.a]\nkind = "bare"\nimports = ["m"]\ncommand = "pytest"',
-            ["3: cells.a.imports: is not for a command of pytest, whose tests import what they need"],
-        ),
-        (
-            f"[cells.{'x' * 101}]",
-            [f"1: cells.{'x' * 101}: the name of a cell has 101 characters; expected at most 100"],
-        ),
+        ('[cells.a]\nkind = "bare"\nimports = ["m"]\ncommand = "pytest"',
+         ["3: cells.a.imports: is not for a command of pytest, whose tests import what they need"]),
+        (f"[cells.{'x' * 101}]",
+         [f"1: cells.{'x' * 101}: the name of a cell has 101 characters; expected at most 100"]),
         ('[toolkits."13.0"]\npackages = []\nx = 1', ['3: toolkits."13.0".x: unknown key; known: packages']),
-        (
-            '[cells.a.packages]\nnumba-cuda = "1.0"\nnumba_cuda = "1.0"',
-            ["3: cells.a.packages.numba_cuda: the package 'numba-cuda' is named twice"],
-        ),
-        (
-            '[axes.x]\nname = "{foo}"\nctk = ["13.0"]\ndriver = ["13.0"]',
-            ["2: axes.x.name: {foo} is not an axis of this table; its axes: ctk, driver"],
-        ),
+        ('[cells.a.packages]\nnumba-cuda = "1.0"\nnumba_cuda = "1.0"',
+         ["3: cells.a.packages.numba_cuda: the package 'numba-cuda' is named twice"]),
+        ('[axes.x]\nname = "{foo}"\nctk = ["13.0"]\ndriver = ["13.0"]',
+         ["2: axes.x.name: {foo} is not an axis of this table; its axes: ctk, driver"]),
         ('[axes.x]\nnumpy = ["1.0"]\nctk = ["13.0"]', ["2: axes.x.numpy: unknown key; known: kind, "]),
         (
             EXCLUDED,
@@ -461,20 +453,14 @@ because = "no-wheels"
         ("cells = 1", ["1: cells: expected a table, found a number (1)"]),
         ('[axes.x]\nctk = "13.0"', ["1: axes.x: needs a list of values for at least one of python, ctk, "]),
         ("[axes.x]\nctk = []", ["2: axes.x.ctk: an axis needs at least one value", "1: axes.x: needs a list"]),
-        (
-            '[axes.x]\nctk = ["13.0", 1, []]',
-            ["2: axes.x.ctk: expected a string, found a number (1)", "2: axes.x.ctk: expected"],
-        ),
-        (
-            '[axes.x]\nname = "a"\nctk = ["13.0", "13.2"]',
-            ["2: axes.x.name: needs {ctk}, else several cells have one name"],
-        ),
+        ('[axes.x]\nctk = ["13.0", 1, []]',
+         ["2: axes.x.ctk: expected a string, found a number (1)", "2: axes.x.ctk: expected"]),
+        ('[axes.x]\nname = "a"\nctk = ["13.0", "13.2"]',
+         ["2: axes.x.name: needs {ctk}, else several cells have one name"]),
         ('[axes.x]\nname = 1\nctk = ["13.0"]', ["2: axes.x.name: expected a string, found a number (1)"]),
         ('[axes.x]\nctk = ["13.0"]\nexclude = 1', ["3: axes.x.exclude: expected an array of tables"]),
-        (
-            '[cells."ctk-13.0"]\nctk = "13.0"\n[axes.x]\nctk = ["13.0"]',
-            ["3: axes.x.name: makes a second cell 'ctk-13.0'; the first is on line 1"],
-        ),
+        ('[cells."ctk-13.0"]\nctk = "13.0"\n[axes.x]\nctk = ["13.0"]',
+         ["3: axes.x.name: makes a second cell 'ctk-13.0'; the first is on line 1"]),
         (
             '[axes.packages]\nnumpy = ["1.*", "new one"]\ndrvier = ["13.0"]',
             [
@@ -490,15 +476,11 @@ because = "no-wheels"
                 '4: cells.a.packages."a b": expected the name of a package',
             ],
         ),
-        (
-            '[axes.x]\npackages.numpy = []\nctk = ["13.0"]',
-            ["2: axes.x.packages.numpy: an axis needs at least one value"],
-        ),
+        ('[axes.x]\npackages.numpy = []\nctk = ["13.0"]',
+         ["2: axes.x.packages.numpy: an axis needs at least one value"]),
         ('[cells.a]\nkind = "bare"', ["2: cells.a.kind: 'bare' needs imports, a list of modules, or a command"]),
-        (
-            '[cells.a]\nkind = "bare"\nimports = ["a-b"]',
-            ["3: cells.a.imports: expected the name of a module", "2: cells"],
-        ),
+        ('[cells.a]\nkind = "bare"\nimports = ["a-b"]',
+         ["3: cells.a.imports: expected the name of a module", "2: cells"]),
         (
             '[cells.a]\nkind = "bare"\nimports = ["m"]\nextras = ["x"]\nbackend = "driver"\ncommand = "\'"',
             [
@@ -507,21 +489,15 @@ because = "no-wheels"
                 "5: cells.a.backend: is a setting of the plugin; a bare cell has the plugin only where its command is",
             ],
         ),
-        (
-            '[cells.a]\nimports = ["m"]\ncommand = "pytest"',
-            ["2: cells.a.imports: is only for kind = 'bare'", "3: cells.a.command: is only for kind = 'bare'"],
-        ),
-        (
-            '[cells.a]\nsource = "local"\nlocal = "/opt/cuda/13"\nhidden = ["/opt/cuda*"]',
-            ["4: cells.a.hidden: '/opt/cuda*' hides the toolkit of the cell, local = '/opt/cuda/13'"],
-        ),
-        (
-            "[toolkits.x]\npackages = []",
-            ["1: toolkits.x: expected 'latest' or a CUDA release such as '13.0', found 'x'"],
-        ),
+        ('[cells.a]\nimports = ["m"]\ncommand = "pytest"',
+         ["2: cells.a.imports: is only for kind = 'bare'", "3: cells.a.command: is only for kind = 'bare'"]),
+        ('[cells.a]\nsource = "local"\nlocal = "/opt/cuda/13"\nhidden = ["/opt/cuda*"]',
+         ["4: cells.a.hidden: '/opt/cuda*' hides the toolkit of the cell, local = '/opt/cuda/13'"]),
+        ("[toolkits.x]\npackages = []",
+         ["1: toolkits.x: expected 'latest' or a CUDA release such as '13.0', found 'x'"]),
         ('[toolkits."13.0"]', ['1: toolkits."13.0".packages: expected a list of strings, found nothing']),
     ],
-)
+)  # fmt: skip
 def test_bad_files(text, faults, cells) -> None:
     """Every fault has its line, its key, what was expected and what was found."""
     messages = cells(text)

@@ -539,21 +539,15 @@ WITHOUT_BOUNDS = (
             ],
             ["# [cells.bare]"],
         ),
-        (
-            *(WITHOUT_BOUNDS, [], {"cuda-core": None}),
-            ["# [cells.oldest]", "# [cells.cuda-core-previous]", f"{OLDEST}; without one: numpy, cuda-core"],
-            [],
-        ),
-        (
-            *('[project]\nname = "a"\ndependencies = ["cuda-core>1"]', [], INDEX | {"cuda-core<1.2.0": ""}),
-            ["[cells.oldest]", "# [cells.cuda-core-previous]"],
-            [],
-        ),
+        (*(WITHOUT_BOUNDS, [], {"cuda-core": None}),
+         ["# [cells.oldest]", "# [cells.cuda-core-previous]", f"{OLDEST}; without one: numpy, cuda-core"], []),
+        (*('[project]\nname = "a"\ndependencies = ["cuda-core>1"]', [], INDEX | {"cuda-core<1.2.0": ""}),
+         ["[cells.oldest]", "# [cells.cuda-core-previous]"], []),
         ('[project]\nname = "a"\ndependencies = []', ["a.py"], {}, ["# [cells.oldest]", "[cells.bare]"], []),
         # its own modules need no other requirement
         ('[project]\nname = "cupy"\n', ["cupy.py"], {}, ["[cells.bare]"], []),
     ],
-)
+)  # fmt: skip
 def test_the_first_cells(first_cells, monkeypatch, pyproject, files, answers, expected, absent) -> None:
     """Those that the project can pass; the others are comments, with the reason where there is one."""
     monkeypatch.setattr(init, "newest", answers.__getitem__)
@@ -702,22 +696,17 @@ OF_XDIST = '[tool.pytest]\naddopts = ["-n2"]\n[dependency-groups]\ndev = ["pytes
         ({"pyproject.toml": POETRY}, OF_POETRY, ["packages: what poetry's group 'test' requires"]),
         ({"pyproject.toml": POETRY.partition("[tool.pytest]")[0] + "[dependency-groups]\ntest = []\n"}, [], []),
         ({"pyproject.toml": '[tool.poetry.dev-dependencies]\npytest = ">=8.4,<10"\n'}, ["pytest<10,>=8.4"], ["'dev'"]),
-        (
-            {"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--cov=a --cov-report=\"b c\" -n2 --covers'\n"},
-            ["pytest-cov", "pytest-xdist"],
-            ["pytest-cov: pytest's addopts has --cov\n", "pytest-xdist: pytest's addopts has -n2\n"],
-        ),
+        ({"pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--cov=a --cov-report=\"b c\" -n2 --covers'\n"},
+         ["pytest-cov", "pytest-xdist"],
+         ["pytest-cov: pytest's addopts has --cov\n", "pytest-xdist: pytest's addopts has -n2\n"]),
         ({"pyproject.toml": OF_XDIST}, [], []),
-        (
-            {"pytest.ini": REQUIRED, "setup.cfg": "[tool:pytest]\naddopts=-n2"},
-            ["pytest-mock>=3"],
-            ["pytest-mock>=3: pytest's required_plugins names it\n"],
-        ),
+        ({"pytest.ini": REQUIRED, "setup.cfg": "[tool:pytest]\naddopts=-n2"}, ["pytest-mock>=3"],
+         ["pytest-mock>=3: pytest's required_plugins names it\n"]),
         ({"setup.cfg": "[tool:pytest]\naddopts = --reruns 2\n"}, ["pytest-rerunfailures"], ["addopts has --reruns"]),
         ({"tox.ini": "[pytest]\naddopts = '\n", "setup.cfg": "not an ini file"}, [], []),
         ({"ci/pytest.ini": "[pytest]\naddopts = -n2\n"}, ["pytest-xdist"], []),
     ],
-)
+)  # fmt: skip
 def test_what_the_tests_need_besides(planned, tmp_path, files, packages, reasons) -> None:
     """Poetry's group of the tests in words of other installers, and the plugins that pytest's settings ask for."""
     written = planned(files)["cells.toml"].content

@@ -207,19 +207,13 @@ END = (True, (0, "\ufffd end"))
 @pytest.mark.parametrize(
     ("keys", "installs", "runs"),
     [
-        (
-            'tests = ["t"]\ngroups = ["test"]\npackages = ["z"]\nresolution = "lowest"',
-            (*INSTALLS, "x>1", "y", "z", "-r", PINS),
-            ("run", "pytest", "t", "-x", HOW),
-        ),
+        ('tests = ["t"]\ngroups = ["test"]\npackages = ["z"]\nresolution = "lowest"',
+         (*INSTALLS, "x>1", "y", "z", "-r", PINS), ("run", "pytest", "t", "-x", HOW)),
         (BARE, ("install", "{root}", "-c", PINS), STEPS),
-        (
-            'install = "none"\nhidden = ["/opt/c*"]',
-            ("install", "pytest-cudalink"),
-            ("run", "python", "-m", "pytest_cudalink.matrix", "pytest", "-x", HOW),
-        ),
+        ('install = "none"\nhidden = ["/opt/c*"]', ("install", "pytest-cudalink"),
+         ("run", "python", "-m", "pytest_cudalink.matrix", "pytest", "-x", HOW)),
     ],
-)
+)  # fmt: skip
 def test_a_cell_that_passes(run, project, keys, installs, runs) -> None:
     """What is installed, fetched and run, in this order."""
     asked, concluded, note = run(keys, Session("-x"))

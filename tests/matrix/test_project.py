@@ -149,18 +149,14 @@ def test_a_project_of_setuptools(tmp_path, files, name, extras) -> None:
     [
         ({"pytest.ini": "", "tox.ini": "[pytest]\naddopts = -x\n"}, {}),
         ({".pytest.ini": "[pytest]\naddopts = -k 'a b'\n"}, {"addopts": ["-k", "a b"]}),
-        (
-            {"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-q -x"\nx = [1]\n', "tox.ini": "[pytest]\na=b\n"},
-            {"addopts": ["-q", "-x"], "x": ["1"]},
-        ),
+        ({"pyproject.toml": '[tool.pytest.ini_options]\naddopts = "-q -x"\nx = [1]\n', "tox.ini": "[pytest]\na=b\n"},
+         {"addopts": ["-q", "-x"], "x": ["1"]}),
         ({"pyproject.toml": '[tool.pytest]\naddopts = ["-q"]\n'}, {"addopts": ["-q"]}),
-        (
-            {"pyproject.toml": "", "tox.ini": "[x]\n", "setup.cfg": "[tool:pytest]\na = it's\nb = 1\n"},
-            {"a": [], "b": ["1"]},
-        ),
+        ({"pyproject.toml": "", "tox.ini": "[x]\n", "setup.cfg": "[tool:pytest]\na = it's\nb = 1\n"},
+         {"a": [], "b": ["1"]}),
         ({"tox.ini": "[x]\n"}, {}),
     ],
-)
+)  # fmt: skip
 def test_settings_of_pytest(tmp_path, files, expected) -> None:
     """The first file with some counts, as for pytest, and a pytest.ini without any; words are those of a shell."""
     for file, text in files.items():

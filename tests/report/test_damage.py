@@ -105,16 +105,12 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + b"[" * 50_000 + b"\n" + line(**END), ": line 2 is not an event"),
         (BAD + b"1" * 5000 + b"\n" + line(**END), ": line 2 is not an event"),
         (BAD + line(**END) + b"rest", ": line 3 is not an event"),
-        (
-            BAD + line(event="start", time=1, nodeid="x")[:-1] + line(**result("x", "failed")) + line(**END),
-            ": line 2 is not an event",
-        ),
+        (BAD + line(event="start", time=1, nodeid="x")[:-1] + line(**result("x", "failed")) + line(**END),
+         ": line 2 is not an event"),
         (BAD + line(event="tezt") + line(**END), ": line 2: event is 'tezt', which is unknown; install a newer"),
         (BAD + line(event=["test"]) + line(**END), ": line 2: event is ['test'], which is unknown"),
-        (
-            line(event="run", schema=1, cell="bad") + line(**END),
-            ": line 1: run.time is missing; expected seconds since",
-        ),
+        (line(event="run", schema=1, cell="bad") + line(**END),
+         ": line 1: run.time is missing; expected seconds since"),
         *(
             (BAD + line(event="end", time=time) + line(**END), ": line 2 is not a valid event 'end': Expected `float`")
             for time in (None, [], "5", True, -1, 1e300, float("nan"))
@@ -146,7 +142,7 @@ BAD = line(**{**RUN, "cell": "bad"})
         (line(**{**RUN, "cell": "bad", "versions": {"ctk": "13"}}), ": line 1 is not a valid event 'run': Expected"),
         (line(**{**RUN, "cell": "bad", "versions": {"ctk": {}}}), ": line 1 is not a valid event 'run': Object"),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_record(content, said, tmp_path, capsys) -> None:
     """Its cell is incomplete with file, line and key; the other cell is reported, and the exit code is 1."""
     file = damaged(tmp_path, content)

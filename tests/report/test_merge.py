@@ -71,29 +71,21 @@ ENDED = {"event": "exit", "exitcode": 1, "output": ["a", "b"]}
         ),
         ([result(duration=2), END], {"durations": {T: 2.0}}),
         # a test that fails as documented has a letter of its own; one whose tear-down then errors is an error
-        (
-            [result(documented=DOCUMENTED, reason="other"), END],
-            {"outcomes": {T: "D"}, "details": {T: Detail("driver >= 13.2 not met: 222")}},
-        ),
+        ([result(documented=DOCUMENTED, reason="other"), END],
+         {"outcomes": {T: "D"}, "details": {T: Detail("driver >= 13.2 not met: 222")}}),
         ([result(outcome="error", documented=DOCUMENTED), END], {"outcomes": {T: "E"}}),
         # a rerun is counted and is not a result; a pass removes what an earlier attempt said
-        (
-            [RERUN, RERUN, result(outcome="failed", reason="flaky"), result(), END],
-            {"reruns": 2, "outcomes": {T: "P"}, "details": {}},
-        ),
+        ([RERUN, RERUN, result(outcome="failed", reason="flaky"), result(), END],
+         {"reruns": 2, "outcomes": {T: "P"}, "details": {}}),
         ([RERUN, result("u", "failed"), END], {"reruns": 1, "outcomes": {"u": "F"}, "details": {"u": Detail()}}),
         # texts of other tools may be longer than ours
-        (
-            [result(outcome="failed", longrepr="x" * 5000), result("u", "failed", reason="x" * 1001), END],
-            {"details": dict(zip((T, "u"), LONG, strict=True))},
-        ),
+        ([result(outcome="failed", longrepr="x" * 5000), result("u", "failed", reason="x" * 1001), END],
+         {"details": dict(zip((T, "u"), LONG, strict=True))}),
         # a link that failed is counted twice; one that was refused before a choice has no backend to fail on
         ([*LINKS, END], {"links": {"driver": 2, "driver failed": 1, "nvjitlink": 1, "none": 2}}),
         # what a run was set to is an axis, and so is its Python
-        (
-            [{**RUN, "settings": SET, "python": "3.12.1"}, END],
-            {"axes": {"backend": "b", "policy": "p", "python": "3.12"}, "python": "3.12.1"},
-        ),
+        ([{**RUN, "settings": SET, "python": "3.12.1"}, END],
+         {"axes": {"backend": "b", "policy": "p", "python": "3.12"}, "python": "3.12.1"}),
         # what a cell chose besides settings is an axis of it, and what it hid is kept
         ([{**RUN, **OF_A_CELL}, END], OF_A_CELL),
         # versions are axes as major and minor; what a run has none of is "none", but for an architecture
@@ -107,18 +99,13 @@ ENDED = {"event": "exit", "exitcode": 1, "output": ["a", "b"]}
         ([result()], {"crashes": [CrashRecord()]}),
         ([{"event": "start", "nodeid": "t", "worker": None, "attempt": 1}], {"crashes": [CrashRecord(nodeid="t")]}),
         # the end names why a run failed without a failing test
-        (
-            [result(), {**END, "exitstatus": 1, "failing": ["too few links"]}],
-            {"problems": ["too few links"], "fault": "too few links"},
-        ),
+        ([result(), {**END, "exitstatus": 1, "failing": ["too few links"]}],
+         {"problems": ["too few links"], "fault": "too few links"}),
         # the end of the process is a problem, with what it wrote, and explains an exit code
         ([result(), END, {"event": "exit", "exitcode": -9}], {"problems": ["the process was killed by SIGKILL"]}),
-        (
-            [result(), {**END, "exitstatus": 1}, ENDED],
-            {"problems": ["the process ended with exit code 1: a | b"]},
-        ),
+        ([result(), {**END, "exitstatus": 1}, ENDED], {"problems": ["the process ended with exit code 1: a | b"]}),
     ],
-)
+)  # fmt: skip
 def test_what_a_cell_has_of_its_events(events, values, tmp_path) -> None:
     """The comments say what of each."""
     cell = cell_of(lines(tmp_path / "c.jsonl", *([] if "schema" in events[0] else [RUN]), *events))

@@ -152,28 +152,19 @@ CALL = ("t.py:3 in call", "t.py:10 in test")
         (CALL[1:], [("t.py", 90, 90, "check"), ("t.py", 10, 10, "test")], True),
         (CALL[:1], [("t.py", 5, 5, "call"), ("t.py", 12, 12, "test")], True),
         ((CALL[1], "/lib/unittest/case.py:1 in run"), [("s.py", 9, 9, "run"), ("t.py", 12, 12, "test")], False),
-        (
-            (CALL[1], "/lib/asyncio/events.py:1 in _run"),
-            [("t.py", 12, 12, "test"), ("/lib/asyncio/events.py", 2, 2, "_run")],
-            True,
-        ),
+        ((CALL[1], "/lib/asyncio/events.py:1 in _run"),
+         [("t.py", 12, 12, "test"), ("/lib/asyncio/events.py", 2, 2, "_run")], True),
         (CALL, [("t.py", 5, 5, "call")], True),
         (CALL, [("t.py", 5, 5, "call"), ("t.py", 10, 10, "other")], False),
-        (
-            (*CALL, "t.py:20 in main"),
-            [("s.py", 9, 9, "run"), ("t.py", 11, 11, "test"), ("t.py", 20, 20, "main")],
-            False,
-        ),
-        (
-            ("t.py:10 in test", "t.py:20 in main"),
-            [("t.py", 11, 11, "test"), ("/lib/asyncio/events.py", 2, 2, "_run"), ("t.py", 20, 20, "main")],
-            True,
-        ),
+        ((*CALL, "t.py:20 in main"), [("s.py", 9, 9, "run"), ("t.py", 11, 11, "test"), ("t.py", 20, 20, "main")],
+         False),
+        (("t.py:10 in test", "t.py:20 in main"),
+         [("t.py", 11, 11, "test"), ("/lib/asyncio/events.py", 2, 2, "_run"), ("t.py", 20, 20, "main")], True),
         ((), [("t.py", 5, 5, "call")], False),
         (("libcuda.so.1+0x5",), [("t.py", 5, 5, "call")], False),
         (CALL, [], False),
     ],
-)
+)  # fmt: skip
 def test_where_an_exception_came_from(stack: tuple[str, ...], traceback: list[tuple], right: bool) -> None:
     """It came out of a call if the function or the statement that made it raised it, in the same run of both."""
     assert came_of(stack, [Frame(*frame) for frame in traceback]) is right
