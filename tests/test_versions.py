@@ -43,15 +43,11 @@ def test_parse_forms(text: str, expected: tuple[int, int]) -> None:
     assert CudaVersion.parse(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "13.", ".0", "v13.0", "13.0-rc1", "١٣.٠", "13.0.x"])
-def test_parse_refuses(text: str) -> None:
-    """Anything else is an error that shows the form."""
-    with pytest.raises(ValueError, match="MAJOR.MINOR"):
-        CudaVersion.parse(text)
-
-
-def test_a_specifier_stays_as_it_is() -> None:
-    """A number alone stands for all that begins with it."""
+def test_parse_refuses() -> None:
+    """Anything else is an error that shows the form; a specifier stays as it is, and a number stands for all of it."""
+    for text in ("", "13.", ".0", "v13.0", "13.0-rc1", "١٣.٠", "13.0.x"):
+        with pytest.raises(ValueError, match="MAJOR.MINOR"):
+            CudaVersion.parse(text)
     assert [str(specifier_of(version)) for version in ("13.2", ">=13.2")] == ["==13.2.*", ">=13.2"]
 
 
@@ -61,14 +57,6 @@ def test_needs_and_order(needed: CudaVersion, consumer: CudaVersion) -> None:
     assert Needs(needed).met_by(consumer) == (consumer >= needed)
     assert Needs(needed, newer_than=True).met_by(consumer) == (consumer > needed)
     assert [str(Needs(needed)), str(Needs(needed, newer_than=True))] == [f"CUDA {needed}", f"newer than CUDA {needed}"]
-
-
-def test_tables_are_monotonic() -> None:
-    """A newer release never reads less PTX; each has its own NVVM IR version, so the number names the release."""
-    assert list(PTX_ISA.values()) == sorted(PTX_ISA.values())
-    assert list(PTX_ISA) == sorted(PTX_ISA)
-    assert list(NVVM_IR.values()) == sorted(set(NVVM_IR.values()))
-    assert [needs_for_nvvm_ir(number) for number in NVVM_IR.values()] == [Needs(release) for release in NVVM_IR]
 
 
 @pytest.mark.parametrize("release", sorted(PTX_ISA))
@@ -100,7 +88,13 @@ def test_needs_is_monotonic(number: tuple[int, int]) -> None:
 
 
 def test_ptx_isa_of_releases() -> None:
-    """A release after the table reads at least what the last known one reads; one before it is an error."""
+    """A release after the table reads at least what the last known one reads; one before it is an error.
+
+    A newer release never reads less PTX; each has its own NVVM IR version, so the number names the release.
+    """
+    assert [list(PTX_ISA), list(PTX_ISA.values())] == [sorted(PTX_ISA), sorted(PTX_ISA.values())]
+    assert list(NVVM_IR.values()) == sorted(set(NVVM_IR.values()))
+    assert [needs_for_nvvm_ir(number) for number in NVVM_IR.values()] == [Needs(release) for release in NVVM_IR]
     assert {release: ptx_isa_of(release) for release in PTX_ISA} == PTX_ISA
     assert ptx_isa_of(CudaVersion(15, 0)) == PTX_ISA[LATEST_KNOWN]
     with pytest.raises(ValueError, match="older than 12.0"):
@@ -123,7 +117,9 @@ def test_versions_of_emulated_drivers(text: str, said: str) -> None:
 
 
 def test_versions_that_may_exist() -> None:
-    """Each once, the newest that is known first."""
+    """Each once, the newest that is known first; a range names those of a major, in order, however they are given."""
+    releases = map(CudaVersion.parse, ("13.1", "12.9", "12.0", "12.5", "11.8", "11.7"))
+    assert ranges(releases) == "11.7 to 11.8, 12.0 to 12.9, 13.1"
     listed = list(may_exist())
     assert listed[0] == LATEST_KNOWN
     assert sorted(listed) == [CudaVersion(major, minor) for major in range(FIRST_BRANCH) for minor in range(10)]
@@ -212,10 +208,3 @@ def test_skew_remedy(needs: Needs, driver: bool, remedy: str) -> None:
 def test_the_version_of_a_distribution(text: str, read: str) -> None:
     """One that PEP 440 does not know is none."""
     assert str(distribution_version(text)) == read
-
-
-def test_releases_are_named_in_a_range_of_each_major() -> None:
-    """In order, however they are given; a major with one known release has no range."""
-    assert ranges(map(CudaVersion.parse, ("13.1", "12.9", "12.0", "12.5", "11.8", "11.7"))) == (
-        "11.7 to 11.8, 12.0 to 12.9, 13.1"
-    )

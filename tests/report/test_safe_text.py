@@ -150,13 +150,22 @@ def test_any_text_in_every_place(tmp_path, nasty) -> None:
     ],
 )
 def test_what_is_escaped(raw, line, block) -> None:
-    """What is obeyed or hidden is shown by its number; what can be seen stays."""
+    """What is obeyed or hidden is shown by its number; what can be seen stays; a long text is cut and counted."""
+    said = {2000: "", 2001: "… (1 more character)", 5000: "… (3,000 more characters)"}
+    assert {length: safe_text.line("x" * length) for length in said} == {n: "x" * 2000 + end for n, end in said.items()}
     assert (safe_text.line(raw), safe_text.block(raw)) == (line, block or line)
     assert safe_text.markdown(f" {raw}|") == " ".join(line.split()).replace("\\", "\\\\") + r"\|"
 
 
-def test_which_error_of_the_system_is_escaped() -> None:
-    """Its file and reason are shown, without a number; one without a file or a reason shows what it says."""
+def test_which_error_of_the_system_is_escaped(capsys) -> None:
+    """Its file and reason are shown, without a number; one without a file or a reason shows what it says.
+
+    What a command prints on either stream is escaped, too.
+    """
+    safe_text.say("a\x1bb", end="!")
+    safe_text.say("c")
+    safe_text.complain("c\x1bd")
+    assert capsys.readouterr() == ("a\\x1bb!c\n", "c\\x1bd\n")
     errors = (OSError(13, "Denied", "/x\n"), OSError(13, "Denied"), OSError("why"), OSError(13, "", "/x"))
     shown = [safe_text.line(error) for error in errors]
     assert shown == ["/x : Denied", "[Errno 13] Denied", "why", "[Errno 13] : '/x'"]
@@ -191,13 +200,6 @@ def test_markdown_has_no_markup(any_text) -> None:
     shown = safe_text.markdown(any_text)
     assert not re.search(r"(?<!\\)(?:\\\\)*[|`*_\[\]<>&~$]", shown)
     assert "\n" not in shown
-
-
-@pytest.mark.parametrize(
-    ("length", "said"), [(2000, ""), (2001, "… (1 more character)"), (5000, "… (3,000 more characters)")]
-)
-def test_long_text_is_cut_and_counted(length, said) -> None:
-    assert safe_text.line("x" * length) == "x" * 2000 + said
 
 
 @pytest.mark.slow
@@ -243,15 +245,12 @@ def test_commands_of_a_runner(word, shown) -> None:
     ],
 )
 def test_words_for_a_shell(word, quoted) -> None:
-    """A word is itself, or in quotes where a shell obeys it, or escaped by it where it is invisible."""
+    """A word is itself, or in quotes where a shell obeys it, or escaped by it where it is invisible; some cannot be."""
+    for lost in ("a\0b", "a\n", "\ud800"):
+        with pytest.raises(ValueError, match="can"):
+            safe_text.quote(lost)
     assert safe_text.quote(word) == quoted
     assert safe_text.line(quoted) == safe_text.block(quoted) == quoted
-
-
-@pytest.mark.parametrize("word", ["a\0b", "a\n", "\ud800"])
-def test_words_that_no_shell_can_pass(word) -> None:
-    with pytest.raises(ValueError, match="can"):
-        safe_text.quote(word)
 
 
 @settings(max_examples=20)
@@ -260,14 +259,6 @@ def test_a_shell_reads_any_word(word) -> None:
     if not word.endswith("\n"):
         done = subprocess.run(["sh", "-c", f"printf %s {safe_text.quote(word)}"], capture_output=True, check=True)
         assert done.stdout == word.encode()
-
-
-def test_what_is_hidden_in_what_a_command_says_is_seen(capsys) -> None:
-    """Both streams get lines whose escapes are visible."""
-    safe_text.say("a\x1bb", end="!")
-    safe_text.say("c")
-    safe_text.complain("c\x1bd")
-    assert capsys.readouterr() == ("a\\x1bb!c\n", "c\\x1bd\n")
 
 
 def test_a_warning_points_at_the_code_outside() -> None:

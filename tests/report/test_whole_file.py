@@ -98,22 +98,19 @@ def test_hashes_are_those_of_a_record(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_full_device(form, tmp_path, capsys) -> None:
-    """One error names the option, the other forms are written, and the terminal shows the report."""
+def test_a_full_device(form, tmp_path, monkeypatch, capsys) -> None:
+    """One error names the option or the variable, the other forms are written, and the terminal shows the report."""
     write(tmp_path / "r", "c", {"a": "passed"})
     others = [name for name in FORMS if name != form]
     arguments = [f"--{other}={tmp_path / other}" for other in others]
     assert cli.main(["report", str(tmp_path / "r"), f"--{form}=/dev/full", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.err == (
-        f"cudalink report: --{form} is /dev/full; it cannot be written: No space left on device; name another file\n"
+    captured, full = (
+        capsys.readouterr(),
+        "is /dev/full; it cannot be written: No space left on device; name another file\n",
     )
+    assert captured.err == f"cudalink report: --{form} {full}"
     assert "1 cell, 1 test, 1 passed" in captured.out
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "r"])
-
-
-def test_the_summary_of_a_job_that_is_full(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
-    write(tmp_path, "c", {"a": "passed"})
-    assert cli.main(["report", str(tmp_path)]) == 2
+    assert cli.main(["report", str(tmp_path / "r")]) == 2
     assert "GITHUB_STEP_SUMMARY is /dev/full; it cannot be written: No space" in capsys.readouterr().err
