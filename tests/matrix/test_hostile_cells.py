@@ -61,23 +61,6 @@ def test_a_place_with_escapes(verb: str, tmp_path, capsys) -> None:
     assert len(said.splitlines()) == 3
 
 
-@pytest.mark.parametrize(
-    ("line", "needed"),
-    [
-        ('env = { A = "x\\u0000y" }', "without NUL"),
-        ('extras = ["x],-e /tmp"]', "a name of letters"),
-        (f'env = {{ A = "{"x" * 131_072}" }}', "at most 131071 bytes"),
-        (f'tests = ["{"x" * 131_072}"]', "at most 131071 bytes"),
-    ],
-)
-def test_values(line: str, needed: str, tmp_path) -> None:
-    """A value that no program can be given is refused, and a long one is not repeated in full."""
-    (fault,) = faults(tmp_path / "c.toml", f"[cells.a]\n{line}\n")
-    assert fault.startswith("2: cells.a.")
-    assert needed in fault
-    assert len(fault) < 400
-
-
 @pytest.mark.parametrize(("count", "more"), [(2, ()), (20, ()), (23, (": and 3 more of its values are wrong",))])
 @pytest.mark.parametrize(("key", "shown"), [("env", "'{} A'"), ("packages", "'-{} A'")])
 def test_all_values_of_a_key(key, shown, count, more, tmp_path) -> None:

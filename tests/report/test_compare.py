@@ -40,12 +40,14 @@ def test_the_kind_of_each_change(before: str, now: str) -> None:
 
 
 def test_cells_and_tests_of_one_report_only() -> None:
-    """They did not run in the other one; the tests of the newer report come first."""
+    """They did not run in the other one; those of the newer report come first. Each report has its name and sums."""
     new, old = [cell("x", "F.F"), cell("n", "F")], [cell("o", "P"), cell("x", "PP.")]
     assert changes(new, old) == {
         "regressions": [*(OutcomeChange("a", "x", "PF"), OutcomeChange("c", "x", ".F"), OutcomeChange("a", "n", ".F"))],
         "gone": [OutcomeChange("b", "x", "P."), OutcomeChange("a", "o", "P.")],
     }
+    sums = [(step.name, step.totals) for step in compare(MatrixReport(new), MatrixReport(old)).reports]
+    assert sums == [("older report", {"P": 3}), ("this report", {"F": 3})]
 
 
 def reports() -> tuple[MatrixReport, MatrixReport]:

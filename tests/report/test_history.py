@@ -3,7 +3,7 @@
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun
-from pytest_cudalink.report.compare import KINDS, OutcomeChange, compare, history, in_order
+from pytest_cudalink.report.compare import KINDS, history, in_order
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 
@@ -44,26 +44,6 @@ def test_a_test_whose_records_differ_is_flaky():
     assert kinds(report("PP", differing=both), report("FP")) == {"a": ("flaky", "PF")}
     assert kinds(report("PP", differing=both), report(".P")) == {}
     assert kinds(report("FP"), report("F", differing=both), report("P.", differing=both)) == {"a": ("flaky", "FFP")}
-
-
-def test_cells_are_compared_by_name():
-    old = MatrixReport([*report("P", "one").cells, *report("F", "two").cells, *report("F", "gone").cells])
-    new = MatrixReport([*report("F", "two").cells, *report("F", "one").cells, *report("F", "fresh").cells])
-    assert [(change.kind, change) for change in history([("old", old), ("new", new)]).changes] == [
-        ("still", OutcomeChange("a", "two", "FF")),
-        ("new", OutcomeChange("a", "one", "PF")),
-        ("new", OutcomeChange("a", "fresh", ".F")),
-        (None, OutcomeChange("a", "gone", "F.")),
-    ]
-
-
-def test_each_report_has_its_name_origin_and_totals():
-    reports = [report("PPF", started="2026-11-01T00:00:00Z"), report("PPP")]
-    compared = history(list(zip(["old", "new"], reports, strict=True)))
-    assert [report.name for report in compared.reports] == ["old", "new"]
-    assert compared.reports[0].origin.started == "2026-11-01T00:00:00Z"
-    assert [report.totals for report in compared.reports] == [{"P": 2, "F": 1}, {"P": 3}]
-    assert [report.name for report in compare(*reports).reports] == ["older report", "this report"]
 
 
 def test_reports_are_sorted_by_date_where_all_have_one():
