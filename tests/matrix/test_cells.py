@@ -144,8 +144,6 @@ BAD_EXCLUDES = {
     'driver = "12.9"': "same-as, known-issue; found nothing",
     'zzz = "1"\ndriver = "12.9"\nbecause = "driver-too-old"':
         "5: axes.x.exclude.1.zzz: unknown key; known: ctk, driver, because, cell, issue, until, note",
-    'packages.numpy = "1"\ndriver = "12.9"\nbecause = "driver-too-old"':
-        "5: axes.x.exclude.1.packages: unknown key; known: ctk, driver, because, cell, issue, until, note",
     'driver = "12.9"\nbecause = "slow"': "6: axes.x.exclude.1.because: expected a reason that can be checked: ",
     'driver = "12.8"\nbecause = "no-skew"':
         "5: axes.x.exclude.1.driver: '12.8' is not a value of the axis; expected '12.9', ",
@@ -205,6 +203,11 @@ def test_where_a_reason_holds(reason: str) -> None:
 
 
 PACKAGES = '[axes.packages]\ncuda-bindings = ["lowest", "12.9.*", "latest"]\ncuda-core = "1.0.0"\n'
+
+
+def test_packages_of_an_exclude_without_such_axes(cells) -> None:
+    (fault,) = cells(AXES + 'packages.numpy = "1"\ndriver = "12.9"\nbecause = "driver-too-old"')
+    assert fault == "5: axes.x.exclude.1.packages: unknown key; known: ctk, driver, because, cell, issue, until, note"
 
 
 def test_as_many_cells_as_are_allowed(cells, monkeypatch) -> None:
