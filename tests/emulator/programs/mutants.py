@@ -1,14 +1,15 @@
 """The bundled linker with one lifetime fault of the field put into it; prints at how many links it was noticed.
 
-    mutants.py FAULT ORDERS MEMORY LINKS
+    mutants.py FAULTS ORDERS MEMORIES LINKS
 
-FAULT is none, logs (log buffers dropped after complete), values (option values released after create) or early (all
+FAULTS are none, logs (log buffers dropped after complete), values (option values released after create) or early (all
 released before destroy). ORDERS are some of close, collect (garbage collection of a cycle) and failed (the link fails,
-then close), separated by commas. MEMORY is mapped (pages of its own) or malloc.
+then close). MEMORIES are mapped (pages of its own) and malloc. Commas separate several.
 """
 
 import ctypes
 import gc
+import itertools
 import json
 import sys
 
@@ -17,7 +18,8 @@ from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, sample
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.backends.driver import DriverLinkState, MappedBlock
 
-fault, orders, memory, links = sys.argv[1], sys.argv[2].split(","), sys.argv[3], int(sys.argv[4])
+faults, orders, memories = (words.split(",") for words in sys.argv[1:4])
+links = int(sys.argv[4])
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
@@ -78,7 +80,7 @@ control = preload.emulated_driver()
 control.start_watching()
 main, user = sample.compile_modules("ptx", "sm_90")
 results = {}
-for order in orders:
+for fault, memory, order in itertools.product(faults, memories, orders):
     red, options = 0, set()
     for _ in range(links):
         codes = [main] if order == "failed" else [main, user]
@@ -97,5 +99,5 @@ for order in orders:
         options |= {violation.rule for violation in control.violations}
         red += bool(control.violations)
         control.consume(control.violations)
-    results[order] = {"red": red, "options": sorted(options)}
-json.dump({"found": results, "alive": control.live_states}, sys.stdout)
+    results[f"{fault} {memory} {order}"] = red, sorted(options)
+json.dump({"results": results, "alive": control.live_states}, sys.stdout)
