@@ -159,9 +159,8 @@ def test_a_process_that_dies_in_a_call_loses_no_output(lib: Library) -> None:
 
 def test_a_library_that_was_not_built(monkeypatch) -> None:
     monkeypatch.setattr(our, "_OURS", Path("missing.so"))
-    with pytest.raises(
-        RuntimeError, match="not built: missing.so is missing; install pytest-cudalink with pip on Linux"
-    ):
+    words = "not built: missing.so is missing; install pytest-cudalink with pip on Linux"
+    with pytest.raises(RuntimeError, match=words):
         our._ours.__wrapped__()
 
 

@@ -59,10 +59,8 @@ def test_without_nvrtc(monkeypatch) -> None:
         raise DynamicLibNotFoundError("No such file: libnvrtc.so*\nand much more")
 
     monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", fails)
-    with pytest.raises(
-        RuntimeError,
-        match=r"needs cuda.bindings and NVRTC; NVRTC was not found \(No such file: libnvrtc.so\*\); (uv )?pip install",
-    ):
+    words = r"needs cuda.bindings and NVRTC; NVRTC was not found \(No such file: libnvrtc.so\*\); (uv )?pip install"
+    with pytest.raises(RuntimeError, match=words):
         Program("")
 
 
