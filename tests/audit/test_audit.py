@@ -81,9 +81,7 @@ def test_bundled_for_another_library(tags: str, needs: tuple[str, ...], reached:
     compile_c(libs / "libmiddle.so", USES.replace("f(", "middle("), str(library))
     flags = ("-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN/../pkg.libs", f"-Wl,{tags}", "-Wl,--allow-shlib-undefined")
     top = compile_c(tmp_path / "pkg/libtop.so", "int x;", *flags, *(str(libs / name) for name in needs))
-
     audited = audit(tmp_path)
-
     assert ("none" in audited.majors) == reached
     assert (run(f"import ctypes; ctypes.CDLL({str(top)!r})").returncode == 0) == reached
 
@@ -272,8 +270,6 @@ def test_a_long_name_of_every_symbol(tmp_path) -> None:
     (finding,) = audit(path).findings
     assert "the same long name again and again" in str(finding)
 
-
-# -- names
 
 ALL = ("11", "12", "13")
 

@@ -38,9 +38,7 @@ def user(cuda_library, built) -> Path:
 def test_names_in_a_wheel_are_shown_as_text(options, user, make_wheel, capsys) -> None:
     """The names of files reach the output with visible escapes, each in one line."""
     path = make_wheel("x-1-py3-none-any.whl", {f"{NAME}.so": user, f"{NAME}.ptx": PTX.encode()})
-
     assert main(["audit", str(path), *options]) == (0 if options == ("--device-code",) else 1)
-
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert "\x07" not in said
@@ -117,8 +115,6 @@ def test_folder_of_wheels(user, make_wheel, tmp_path, capsys) -> None:
         assert f"{said}{tmp_path}/dist/*.whl" in capsys.readouterr().err
 
 
-# -- annotations
-
 ESCAPED = re.compile(r"::(error|notice) (?:file=([^,:]*),)?title=([^:,]*)::(.*)")
 
 
@@ -136,9 +132,7 @@ def test_annotations(user, make_wheel, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     make_wheel("x-1-py3-none-any.whl", {"x/100%,a:b.so": user})
     make_wheel("y-1-py3-none-any.whl", {"y/a.py": b""})
-
     code = main(["audit", "x-1-py3-none-any.whl", "y-1-py3-none-any.whl", "--require=12", "--format=github"])
-
     said = capsys.readouterr().out
     assert code == 1
     verdict = "x-1-py3-none-any.whl: 1 ELF file; loads with CUDA 13"
@@ -160,9 +154,7 @@ def test_names_give_no_commands(user, make_wheel, tmp_path, monkeypatch, capsys)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     names = ("::stop-commands::x.so", "##[stop-commands]x.so", "x/a\n::error::x.so", "x/<b>|`.so")
     path = make_wheel("x-1-py3-none-any.whl", dict.fromkeys(names, user))
-
     assert main(["audit", str(path), "--format=github"]) == 1
-
     lines = capsys.readouterr().out.splitlines()
     commands = [line.split("::")[1].split(" ")[0] for line in lines if line.lstrip().startswith("::")]
     assert commands[:2] == ["group", "endgroup"]
@@ -349,9 +341,6 @@ def test_invalid_limit(tmp_path, monkeypatch, capsys) -> None:
     )
 
 
-# -- the pages
-
-
 def test_table_on_the_page(capsys) -> None:
     """The table of the page on device code is what the command prints."""
     assert main(["audit", str(DATA / "device_code/none.fatbin"), "--device-code"]) == 0
@@ -364,9 +353,6 @@ def test_table_on_the_page(capsys) -> None:
     assert capsys.readouterr().out.partition("none.fatbin: ")[2] == shown[1]
     assert main(["audit", str(DATA / "device_code/none.fatbin"), "--gpu=sm_88"]) == 0  # of no GPU with a name
     assert "\n    sm_88   no driver  native\n" in capsys.readouterr().out
-
-
-# -- what is said
 
 
 def test_majors_of_what_cannot_be_read(make_wheel, tmp_path, capsys) -> None:

@@ -390,7 +390,6 @@ def test_found_exactly_when_an_allowed_version_lacks_the_symbol(data) -> None:
     clauses = st.tuples(st.sampled_from([">=", "<", "<=", ">", "==", "!="]), st.sampled_from(wheels)).map("".join)
     specifier = ",".join(data.draw(st.lists(clauses, max_size=3)))
     distribution = exports.distributions(stem)[major]
-
     first: dict[str, CudaVersion] = {}
     for release in releases:
         for version in exports.wheel_versions(stem, release):
@@ -404,7 +403,6 @@ def test_found_exactly_when_an_allowed_version_lacks_the_symbol(data) -> None:
         below=exports.until(stem, major, symbol),
         wheel=exports.first_wheel(stem, major, symbol),
     )
-
     start, end = Version(exports.first_wheel(stem, major, symbol)), exports.until(stem, major, symbol)
     allowed = list(requirement.specifier.filter(wheels, prereleases=True))
     without = [v for v in allowed if Version(v) < start or (end is not None and first[v] >= end)]
@@ -437,9 +435,7 @@ def test_planted_floor(cuda_library, built, make_wheel, capsys) -> None:
     linker = cuda_library("libnvJitLink.so.13", "__nvJitLinkGetErrorLog_13_1")
     library = built("libx.so", {linker: "__nvJitLinkGetErrorLog_13_1"})
     wrong = make_wheel("x_cu13-1-py3-none-any.whl", {"x/libx.so": library}, "nvidia-nvjitlink>=13.0,<14")
-
     assert main(["audit", str(wrong)]) == 1
-
     printed, wants = capsys.readouterr().out, "wants __nvJitLinkGetErrorLog_13_1 of CUDA 13.1"
     assert f"x/libx.so  needs at least libnvJitLink of CUDA 13.1  ({wants})" in printed
     assert "floor: x/libx.so: wants __nvJitLinkGetErrorLog_13_1 of CUDA 13.1, and the requirements allow " in printed
@@ -449,7 +445,6 @@ def test_planted_floor(cuda_library, built, make_wheel, capsys) -> None:
     (floor,) = audit(wrong).errors
     with pytest.raises(AssertionError, match=r"allow nvidia-nvjitlink 13\.0"):
         audit(wrong).check("13")
-
     right = make_wheel("x_cu13-2-py3-none-any.whl", {"x/libx.so": library}, floor.suggestion[0])
     audit(right).check("13")
     assert main(["audit", str(right)]) == 0

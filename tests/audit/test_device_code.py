@@ -387,9 +387,6 @@ def test_as_a_driver_chooses(tmp_path: Path, text: str, recorded: list[Any]) -> 
         assert name in answer.image.data
 
 
-# -- groups --
-
-
 def test_files_for_single_architectures_are_one_group(tmp_path) -> None:
     """A program that brings a cubin for each architecture chooses between the files by itself."""
     finished = (DATA / "artifacts" / "12.9" / "linked.cubin").read_bytes()
@@ -399,9 +396,6 @@ def test_files_for_single_architectures_are_one_group(tmp_path) -> None:
     code = device_code(wheel(tmp_path / "x.whl", k_sm90__cubin=finished, k_sm80__cubin=other))
     assert [len(group.images) for group in code.groups] == [2]
     code.check(["sm_80", "sm_90"])
-
-
-# -- names --
 
 
 def test_gpu_names() -> None:
@@ -434,9 +428,6 @@ def test_ranges_of_drivers() -> None:
             drivers_in(text)
     with pytest.raises(ValueError, match="no known driver is in this range"):
         drivers_in(">535,<545")
-
-
-# -- the command --
 
 
 def test_table() -> None:

@@ -202,18 +202,13 @@ def kinds(audited: EnvironmentAudit) -> list[tuple[str, str]]:
     return [(finding.kind, finding.severity) for finding in audited.findings]
 
 
-# -- planted contradictions
-
-
 def test_pin_against_measured_floor(made) -> None:
     """RAPIDS beside torch: a library needs nvJitLink 12.9 and says so nowhere, torch pins 12.8: the pair is named."""
     jitlink = made.nvjitlink("12.8.93")
     user = made.user("libcudf/lib64/libcudf.so", jitlink, "__nvJitLinkCreate_12_9")
     made.wheel("libcudf-cu12", "26.2.1", files=(user,))
     made.wheel("torch", "2.9.1", 'nvidia-nvjitlink-cu12==12.8.93; platform_system == "Linux"', files=())
-
     audited = made.audit()
-
     assert kinds(audited) == [("pair", "error"), ("known-bad", "error")], audited.findings
     finding, known = audited.findings
     assert "NVIDIA/cudf#22784" in known.what
@@ -248,8 +243,6 @@ def test_pair_through_an_extra(made) -> None:
     assert f"expected {pin} and <14,>=13.1 (libcudf-cu13 26.8.0)" in finding.what
     assert str(finding.fix).endswith("install --upgrade torch libcudf-cu13")
 
-
-# -- sound environments
 
 RELEASES = tables.read_table("toolchains.toml")["releases"]
 
@@ -303,9 +296,6 @@ def test_conda_without_its_rules(made, monkeypatch) -> None:
     assert install_command("pytest-cudalink[audit]") in audited.unreadable[0].text
 
 
-# -- what cannot be read
-
-
 METADATA, LIBRARY = (f"lib/python3.12/site-packages/{name}" for name in ("nvidia_x-1.dist-info/METADATA", "x.so"))
 CONDA = "conda-meta/x-1-h0_0.json"
 
@@ -350,9 +340,6 @@ def test_any_metadata(metadata, record, meta, tmp_path_factory) -> None:
     (folder / "RECORD").write_bytes(b"x.so,," + record)
     made.conda("x", "1").write_bytes(meta)
     assert made.audit().exit_code in (0, 1, 2)
-
-
-# -- the command
 
 
 @pytest.mark.usefixtures("_alone")
@@ -448,9 +435,6 @@ def test_what_the_doctor_adds(made, tmp_path, monkeypatch) -> None:
     made.site.rename(windows / "Lib/site-packages")
     assert doctor.examine_environment(windows) == audit_environment(windows)
     assert len(asked) == 3
-
-
-# -- the parts
 
 
 VERSION = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(lambda numbers: ".".join(map(str, numbers)))

@@ -124,10 +124,8 @@ def test_the_action_runs(project) -> None:
     """From a checkout that was never built, with a module in the project that has the name of a library."""
     (project / "packaging.py").write_text("raise SystemError\n", encoding="utf-8")
     summary = project / "summary.md"
-
     good = run_action(project, {"wheels": "good*.whl"}, GITHUB_STEP_SUMMARY=str(summary))
     bad = run_action(project, {"wheels": "*.whl", "require": "12"}, GITHUB_STEP_SUMMARY=str(summary))
-
     assert (good.returncode, bad.returncode) == (0, 1), good.stderr + bad.stderr
     assert "::error file=bad-1-py3-none-any.whl,title=undeclared%3A bad/__init__.py::loads libnvJitLink" in bad.stdout
     assert summary.read_text(encoding="utf-8").count("| passes | good-1-py3-none-any.whl") == 2
@@ -151,7 +149,6 @@ def test_the_hook_runs(project) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"PRE_COMMIT_HOME": str(project / "cache"), "CC": str(compiler)}
     subprocess.run(["git", "init", "-q", str(project)], env=environment, check=True)
-
     done = subprocess.run(
         [
             *(sys.executable, "-m", "uv", "tool", "run", "--from", pin, "pre-commit", "try-repo", str(ROOT)),
@@ -163,7 +160,6 @@ def test_the_hook_runs(project) -> None:
         text=True,
         check=False,
     )
-
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.findall(r"^  (?:undeclared|required).*?: (.*?): ", done.stdout, re.MULTILINE) == ["bad/__init__.py"]
     assert "good-1-py3-none-any.whl: no library; loads with CUDA" in done.stdout

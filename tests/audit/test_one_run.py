@@ -47,12 +47,10 @@ def test_device_code_of_a_wheel(make_wheel, capsys) -> None:
     assert main(["audit", str(path)]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "device code" in line]
     assert line.startswith("  device code  of 1 file runs on sm_")
-
     assert main(["audit", str(path), "--format=json"]) == 0
     (plain,) = json.loads(capsys.readouterr().out)
     assert plain["device_code"][0]["paths"] == ["x/none.fatbin"]
     assert set(plain["device_code"][0]["answers"]["sm_90"]) >= {"12.0", "13.0"}
-
     assert main(["audit", str(make_wheel("y-1-py3-none-any.whl", {"y/a.py": b""}))]) == 0
     assert "device code" not in capsys.readouterr().out
 

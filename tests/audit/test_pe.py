@@ -145,9 +145,7 @@ def test_imports(make_wheel, capsys) -> None:
         }
     )
     path = make_wheel("x_cu12-1-cp312-cp312-win_amd64.whl", {"x/_x.pyd": module}, "nvidia-cuda-runtime-cu12>=12.4")
-
     assert main(["audit", "--format=json", str(path)]) == 1
-
     (answer,) = json.loads(capsys.readouterr().out)
     assert answer["majors"] == ["12"]
     assert sorted(answer["libraries"]) == ["cudart64_12.dll", "nvcuda.dll"]

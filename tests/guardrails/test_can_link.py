@@ -121,9 +121,7 @@ def test_a_contradiction_without_a_row_is_found() -> None:
     }
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"13.0": "ab", "13.1": "cc"}, releases)
     drawn = atlas.Atlas(releases, {}, {}, (), answers, (grid,))
-
     (contradiction,) = atlas_differences.contradictions(drawn)
-
     assert contradiction.reason is None
     assert str(contradiction) == "linker allows what fails: nvjitlink, ptx, 13.0 -> 13.1, sm_90"
 

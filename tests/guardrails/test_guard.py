@@ -241,9 +241,6 @@ def test_forward_compatibility_assumed(monkeypatch, toolkit) -> None:
         CompatibilityGuardRails(ctk_version="<12", **OLD).load_nvidia_dynamic_lib("nvrtc")
 
 
-# -- caches
-
-
 def test_a_second_look_up_is_not_judged_again() -> None:
     """The first answer is cached, with its verdict; after `cache_clear` it is asked again, also in cuda.pathfinder."""
     verdicts: list[Verdict] = []
@@ -362,9 +359,6 @@ def test_declare_pipeline_for_the_process() -> None:
     guardrails.install(own)
     guardrails.declare_pipeline("nvrtc", "nvJitLink", "cubin")
     assert [pipeline.artifact_kind for pipeline in own.pipelines] == ["cubin"]
-
-
-# -- the bundled linker
 
 
 def link(code, **keywords):

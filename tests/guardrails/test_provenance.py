@@ -94,9 +94,7 @@ def test_a_link(site, tmp_path, listed) -> None:
     install(site, "nvidia-cuda-runtime", "13.0.96", *(["nvidia/libcudart.so.13"] if listed else ["nvidia/other"]))
     path.unlink(missing_ok=True)
     path.symlink_to(real)
-
     library = described(path)
-
     assert (library.path, library.real_path) == (str(path), str(real))
     assert library.place == ("wheels" if listed else "system")
     assert f"{path}, which is {real}" in library.label
@@ -106,7 +104,6 @@ def test_the_driver(tmp_path) -> None:
     """A driver fits every expectation; a toolkit's stub of it does not."""
     driver = described(put(tmp_path / "libcuda.so.580.65.06"), "libcuda.so.1")
     stub = described(put(tmp_path / "lib64" / "stubs" / "libcuda.so"), "libcuda.so.1")
-
     assert (driver.place, driver.version, driver.release) == ("driver", "580.65.06", None)
     assert provenance.is_from(driver, "wheels")
     assert stub.place == "system"
@@ -180,7 +177,6 @@ def test_what_a_loaded_runtime_says(number, code: int, version: str, monkeypatch
 def test_every_name_of_the_table_is_a_candidate() -> None:
     """The plugin looks at names before it reads the table."""
     table = libraries._table()
-
     assert [name for name in (*table.libraries, *table.families) if not name.startswith(_CANDIDATE)] == []
 
 
@@ -206,9 +202,7 @@ def test_a_chain_of_libraries(site) -> None:
         LoadedObject("/x/libother.so", "libother.so", ("libcublas.so.13", "")),
     ]
     openings = [Opening("libcublas.so.13", "b.py:1", ""), Opening(str(outer), "a.py:3", "")]
-
     library = provenance.describe(objects[2], objects, openings)
-
     assert library is not None
     assert library.for_whom == f"/x/libmiddle.so, for {outer} (mine 1.0), opened at a.py:3"
 
@@ -239,7 +233,6 @@ def test_opened_by_this_plugin() -> None:
     """A probe is no use; a second opening is, and who opened a library without one is not known."""
     loaded = LoadedObject("/x/libnvJitLink.so.13", "libnvJitLink.so.13", ())
     probe = Opening(loaded.soname, "", "pytest-cudalink")
-
     unopened = provenance.describe(loaded, [loaded], [])
     assert (unopened.for_whom, unopened.is_probed, library().is_probed) == ("", False, False)
     assert provenance.describe(loaded, [loaded], [probe]).is_probed

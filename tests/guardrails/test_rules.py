@@ -453,8 +453,6 @@ def test_only_the_toolkits_items_are_paired() -> None:
     assert {verdict.rule for verdict in judge_all(items, driver=KnownDriver(None))} == {"packaging"}
 
 
-# -- the algebra
-
 ITEMS = st.builds(
     item,
     st.sampled_from(["nvrtc", "nvJitLink", "cudart", "cccl", "nvcc", "nvvm", "cublas", "cusolver"]),

@@ -281,9 +281,6 @@ print(json.dumps([[item.kind, str(item.version), item.witness] for item in guard
     }
 
 
-# -- what the index has
-
-
 EVERY = [
     Item(kind, name, "/x", "site-packages", "ctk", None, "", "")
     for kind, name in [
