@@ -195,14 +195,6 @@ def sample_wheel(sample) -> bytes:
     return content.getvalue()
 
 
-def changed_archive(data: bytes, offset: int, value: int) -> bytes:
-    """A ZIP file with one byte changed in the head of its first member and in its entry of the directory."""
-    changed = bytearray(data)
-    for begin, at in ((0, offset), (changed.index(b"PK\1\2"), offset + 2)):
-        changed[begin + at] = value
-    return bytes(changed)
-
-
 @pytest.mark.parametrize(
     ("offset", "value", "words"),
     [
@@ -214,7 +206,10 @@ def changed_archive(data: bytes, offset: int, value: int) -> bytes:
 def test_unreadable_member(offset: int, value: int, words: str, sample_wheel, tmp_path, capsys) -> None:
     """A member that cannot be unpacked is a finding that names it, and the others are read."""
     path = tmp_path / "x.whl"
-    path.write_bytes(changed_archive(sample_wheel, offset, value))
+    changed = bytearray(sample_wheel)
+    for begin, at in ((0, offset), (changed.index(b"PK\1\2"), offset + 2)):  # its head, and its entry of the directory
+        changed[begin + at] = value
+    path.write_bytes(changed)
     assert main(["audit", str(path)]) == 1
     printed = capsys.readouterr().out
     assert "  unreadable: libuse.so: cannot be read: " in printed

@@ -221,13 +221,10 @@ def assembled(path: Path, release: str = "13.0") -> list[assemble.Assembled]:
     return list(assemble.assemble(path, fake))
 
 
-LOG = ("Xptxas warning\n\0", "\n\t info ")
-
-
 @pytest.mark.parametrize(
     ("answers", "outcome", "log", "fails"),
     [
-        ([answer(), answer(), answer(log=LOG)], "assembled", "Xptxas warning\n\t info", False),
+        ([answer(), answer(), answer(log=("Xptxas w\n\0", "\n\t info "))], "assembled", "Xptxas w\n\t info", False),
         ([answer(5)], "failed", "nvJitLink: error 5", True),
         ([answer(), answer(4, log=("", "Undefined Reference to f"))], "incomplete", "Undefined Reference to f", False),
         ([answer(), answer(), answer(3, log=("no", ""))], "failed", "no", True),

@@ -183,14 +183,12 @@ def test_library_in_a_wheel(tmp_path) -> None:
     assert artifacts.inspect(listed[-1].data).problems == ()
 
 
-TILE = Path(__file__).parents[1] / "data" / "artifacts" / "tile"
-
-
 def test_tile_ir(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is found in fatbins, by the header where it is packed, and by itself; an unknown release is newer."""
     for name in ("lz4", "lz4.block", "zstandard"):
         monkeypatch.setitem(sys.modules, name, None)
-    packed, plain, code = ((TILE / name).read_bytes() for name in ("add.fatbin", "add-plain.fatbin", "add-13.3.tileir"))
+    names = ("add.fatbin", "add-plain.fatbin", "add-13.3.tileir")
+    packed, plain, code = ((DATA / "artifacts/tile" / name).read_bytes() for name in names)
     path = wheel(tmp_path / "x.whl", a=packed, b=plain, c=code, d=b"?" + code)
     listed = list(images(path))
     expected = ("tileir", "", Needs(CudaVersion(13, 3)), "")

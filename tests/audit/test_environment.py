@@ -151,13 +151,12 @@ def test_a_library_that_is_opened_by_name(made: Made, monkeypatch, names: str, i
     assert [(e.kind, e.place, *e.remedies) for e in errors] == [("unprovided", place, remedy)] * bool(expected)
 
 
-USED = 'const char *names[] = {{"libnvrtc.so.{0}", "libnvjpeg.so.{0}", "libcudart.so.{0}", "libnvJitLink.so.{0}"}};'
-
-
 def test_what_files_use(made: Made) -> None:
     """Libraries with their majors; those that this project names are not ones that it needs."""
+    libraries = ("libnvrtc", "libnvjpeg", "libcudart", "libnvJitLink")
     for name, major in (("user", 12), ("pytest-cudalink", 13)):
-        compile_c(made.site / name / "libx.so", USED.format(major))
+        names = ", ".join(f'"{library}.so.{major}"' for library in libraries)
+        compile_c(made.site / name / "libx.so", f"const char *names[] = {{{names}}};")
         made.wheel(name, "1", files=(f"{name}/libx.so",))
     assert made.audit().used_libraries == ("libcudart 12", "libnvJitLink 12", "libnvjpeg 12", "libnvrtc 12")
 

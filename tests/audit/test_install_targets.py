@@ -73,9 +73,6 @@ def test_every_variable_of_markers_is_given() -> None:
     assert (other["implementation_name"], other["platform_python_implementation"]) == ("pypy", "PyPy")
 
 
-RUNTIME = "nvidia-cuda-runtime>=13,<14; {}"
-
-
 @pytest.fixture
 def library(cuda_library, built):
     """A library that needs libcudart.so.13."""
@@ -86,10 +83,9 @@ def test_the_auditor_does_not_matter(library, make_wheel, tmp_path, monkeypatch)
     """Neither the Python that audits nor the folder counts."""
     other = tmp_path / "ci-aarch64-runner"
     other.mkdir()
-    line = RUNTIME.format("python_version == '3.12' and platform_machine == 'x86_64'")
-    wheel = make_wheel("x-1-cp312-cp312-linux_x86_64.whl", {"x/libuse.so": library}, line).rename(
-        other / "x-1-cp312-cp312-linux_x86_64.whl"
-    )
+    line = "nvidia-cuda-runtime>=13,<14; python_version == '3.12' and platform_machine == 'x86_64'"
+    wheel = make_wheel("x-1-cp312-cp312-linux_x86_64.whl", {"x/libuse.so": library}, line)
+    wheel = wheel.rename(other / wheel.name)
     monkeypatch.setattr(platform, "machine", lambda: "sparc")
     monkeypatch.setattr(platform, "python_version", lambda: "3.99.0")
     monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "99", "0"))
