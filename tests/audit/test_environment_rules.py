@@ -15,13 +15,7 @@ import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.audit import environment, install_targets
-from pytest_cudalink.audit.environment import (
-    Claim,
-    EnvironmentAudit,
-    audit_environment,
-    conda,
-    missing_libraries,
-)
+from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, audit_environment, conda, missing_libraries
 from pytest_cudalink.audit.environment.claims import conda_claims, declared_claims
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.base.elf import ElfError
