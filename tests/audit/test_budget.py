@@ -12,7 +12,6 @@ import pytest
 
 from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit import members as budget
-from pytest_cudalink.audit.loadable import LoadableLibrary, loaded_by, resolve
 from pytest_cudalink.audit.members import Members, members_of, members_of_archive
 from pytest_cudalink.cli import main
 
@@ -195,18 +194,3 @@ def test_what_cannot_be_listed_or_is_no_file(tmp_path: Path, monkeypatch: pytest
     for name in ("pipe", "loop"):
         with pytest.raises(AuditError, match=f"^{tmp_path}/{name}: neither a file nor a folder; give"):
             members(tmp_path / name)
-
-
-def test_a_chain_of_libraries() -> None:
-    """Who loads a file is found in a time that follows from the number of files; the budget is asked for each."""
-    count = 300
-    names = [f"{n:04}.so" for n in range(count)]
-    elves = {
-        name: LoadableLibrary(name, (after,), (), ("$ORIGIN",), (), frozenset(), frozenset())
-        for name, after in zip(names, [*names[1:], "libc.so.6"], strict=True)
-    }
-    asked: list[None] = []
-    resolved, loaders = resolve(elves, lambda: asked.append(None))
-    assert len(asked) == 2 * count
-    assert [resolved[name] for name in names[:2]] == [{names[1]: names[1]}, {names[2]: names[2]}]
-    assert loaded_by(names[-1], loaders) == names[-2::-1]

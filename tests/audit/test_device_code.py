@@ -321,15 +321,6 @@ def test_rule(code, arch, driver, expected) -> None:
     assert str(what_happens(code, arch, driver).outcome) == expected
 
 
-def test_rule_chooses() -> None:
-    """A cubin before PTX, the nearest of both; the answer names the image."""
-    code = [ptx("sm_50"), cubin("sm_80"), ptx("sm_80", (8, 2)), cubin("sm_86")]
-    assert what_happens(code, "sm_89", OLD).image is code[3]
-    assert what_happens(code, "sm_80", OLD).image is code[1]
-    assert what_happens(code, "sm_90", OLD).image is code[2]
-    assert what_happens(code, "sm_75", OLD).image is code[0]
-
-
 ARCHS = st.sampled_from([f"sm_{architecture.number}" for architecture in ARCHITECTURES])
 TARGETS = st.builds(
     lambda architecture, suffix: f"sm_{architecture.number}{suffix}",
@@ -383,17 +374,6 @@ def test_as_a_driver_chooses(tmp_path: Path, text: str, recorded: list[Any]) -> 
         name = recorded[1].encode()
         assert answer.outcome is (DriverOutcome.NATIVE if name.startswith(b"cubin") else DriverOutcome.COMPILED)
         assert name in answer.image.data
-
-
-def test_files_for_single_architectures_are_one_group(tmp_path) -> None:
-    """A program that brings a cubin for each architecture chooses between the files by itself."""
-    finished = (DATA / "artifacts" / "12.9" / "linked.cubin").read_bytes()
-    other = finished.replace(b"sm_90", b"sm_80")
-    at = 48  # e_flags: the architecture, and that of the PTX
-    other = other[:at] + struct.pack("<I", 0x500550) + other[at + 4 :]
-    code = device_code(wheel(tmp_path / "x.whl", k_sm90__cubin=finished, k_sm80__cubin=other))
-    assert [len(group.images) for group in code.groups] == [2]
-    code.check(["sm_80", "sm_90"])
 
 
 def test_gpu_names() -> None:

@@ -1038,30 +1038,6 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     ]  # fmt: skip
 
 
-def test_where_a_library_comes_from_with_the_variable(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LD_LIBRARY_PATH comes behind the RPATH and before the RUNPATH, and brings copies that no distribution has."""
-    files = {name: made.path(made.put(f"{name}/libnvrtc.so.12")) for name in ("wheel", "other", "ld")}
-    owners = [Installed(name, "1", "pip", "", files=(files[name],)) for name in ("wheel", "other")]
-    user = made.path(made.put("x/x.so"))
-    rows = [
-        ("", (), (), "wheel"), ("ld", (), (), "ld"), ("other", (), (), "other"), ("nowhere::ld", (), (), "ld"),
-        ("ld", ("$ORIGIN/../other",), (), "other"), ("ld", (), ("$ORIGIN/../other",), "ld"),
-        ("", (), ("$ORIGIN/../other",), "other"), ("", ("$ORIGIN/../ld",), ("$ORIGIN/../other",), "other"),
-        ("", ("$ORIGIN/../ld",), (), "ld"),
-    ]  # fmt: skip
-    for variable, rpath, runpath, expected in rows:
-        folders = (str(made.site / folder) if folder else "" for folder in variable.split(":"))
-        monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(folders))
-        made.read[user] = LoadableLibrary("x.so", (), rpath, runpath, (), frozenset(), frozenset())
-        provider = Providers(owners).of("libnvrtc", 12, user)
-        assert provider is not None
-        assert (Path(provider.path).parent.name, provider.owner is None) == (expected, expected == "ld")
-    monkeypatch.chdir(made.site / "ld")  # an empty part of the variable is no folder here
-    monkeypatch.setenv("LD_LIBRARY_PATH", "")
-    made.read[user] = None
-    assert str(Providers(owners).of("libnvrtc", 12, user)) == "wheel 1"
-
-
 @pytest.mark.parametrize(
     ("name", "library", "variable", "errors"),
     [

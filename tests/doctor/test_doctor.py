@@ -852,19 +852,6 @@ def test_what_numba_cuda_compiles_with(items, driver, installed, errors) -> None
     assert all(text in what for text, what in zip(errors, texts, strict=True)), texts
 
 
-def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
-    """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
-    nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
-    monkeypatch.setattr(Machine, "is_outside", lambda _self, _item: False)
-    report = made(*WHOLE, nvcc, facts=facts_of("12.8"))
-    refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.what]
-    assert [bool(finding.fix) for finding in refused] == [True, False]
-    assert "nvcc" not in str(refused[0].fix)
-    assert refused[1].otherwise.startswith(
-        "put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver"
-    )
-
-
 def test_links_are_those_of_the_dispatch_table() -> None:
     """Every policy, for PTX and for LTO-IR, with the reason; an error stays one."""
     report = made(*WHOLE, facts=facts_of("12.8"))
