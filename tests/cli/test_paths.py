@@ -150,21 +150,20 @@ def test_paths_that_are_taken(bad: dict[str, str]) -> None:
 
 
 def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch) -> None:
-    """What the user may not read or write is said, before anything is done; root may do both."""
+    """What the user may not read or write is said, before anything is done; root may do both.
+
+    Users may write to /dev/full and /dev/stderr, and not into /dev; a command does not replace them.
+    """
+    monkeypatch.setattr(os, "access", lambda path, _: str(path) != "/dev")
+    assert output_file("/dev/full") == Path("/dev/full")
+    with pytest.raises(argparse.ArgumentTypeError, match="/dev cannot be written to"):
+        output_file("/dev/new")
     monkeypatch.setattr(os, "access", lambda *_: False)
     closed = f"is folder/page; {Path.cwd()}/folder cannot be written to; expected a file to write"
     unread = "is file, which you may not read; expected a page; correct the path"
     for check, path, expected in ((PAGE, "file", unread), (output_file, "folder/page", closed)):
         with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
             check(path)
-
-
-def test_a_device_in_a_folder_that_is_closed(monkeypatch) -> None:
-    """Users may write to /dev/full and /dev/stderr, and not into /dev; a command does not replace them."""
-    monkeypatch.setattr(os, "access", lambda path, _: str(path) != "/dev")
-    assert output_file("/dev/full") == Path("/dev/full")
-    with pytest.raises(argparse.ArgumentTypeError, match="/dev cannot be written to"):
-        output_file("/dev/new")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -80,7 +80,13 @@ def test_defaults_axes_and_cells(cells) -> None:
 
 
 def test_local_cells_use_a_mini_toolkit(cells, monkeypatch, tmp_path) -> None:
-    """A local cell has no toolkit wheels; CUDA_HOME is its folder, or the mini toolkit of the cache."""
+    """A local cell has no toolkit wheels; CUDA_HOME is its folder, or the mini toolkit of the cache.
+
+    A project may say which packages make a toolkit.
+    """
+    own = cells('[toolkits."13.0"]\npackages = ["mine==1"]\n[cells.a]\nctk = "13.0"\npackages = ["numpy"]\n')["a"]
+    assert own.packages == ("mine==1", "numpy")
+    assert cells('[toolkits.latest]\npackages = ["mine"]\n[cells.a]\nctk = "latest"\n')["a"].packages == ("mine",)
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
     made = cells(
         '[cells.a]\nctk = "13.0"\nsource = "local"\n[cells.b]\nctk = "13.0"\nsource = "local"\nlocal = "/opt/cuda"\n'
@@ -90,13 +96,6 @@ def test_local_cells_use_a_mini_toolkit(cells, monkeypatch, tmp_path) -> None:
     assert made["a"].toolchains == (("13.0", "ctk"),)
     assert made["b"].environment("r")["CUDA_PATH"] == "/opt/cuda"
     assert made["b"].toolchains == ()
-
-
-def test_own_packages_for_a_toolkit(cells) -> None:
-    """A project may say which packages make a toolkit."""
-    made = cells('[toolkits."13.0"]\npackages = ["mine==1"]\n[cells.a]\nctk = "13.0"\npackages = ["numpy"]\n')
-    assert made["a"].packages == ("mine==1", "numpy")
-    assert cells('[toolkits.latest]\npackages = ["mine"]\n[cells.a]\nctk = "latest"\n')["a"].packages == ("mine",)
 
 
 AXES = '[axes.x]\nctk = ["13.0", "13.2"]\ndriver = ["12.9", "13.0", "13.2"]\n[[axes.x.exclude]]\n'
@@ -512,19 +511,15 @@ def test_bad_files(text, faults, cells) -> None:
 
 @pytest.mark.parametrize(("length", "shown"), [(78, f"'{'x' * 78}'"), (79, f"'{'x' * 79}… (81 characters)")])
 def test_long_values(length: int, shown: str, cells) -> None:
-    """The beginning of a wrong value is enough."""
-    (fault,) = cells(f'[cells.a]\nctk = "{"x" * length}"\n')
-    assert fault.endswith(f", found {shown}")
-    (fault,) = cells(f"cells.a = [{'1' * 80}]")
-    assert fault.endswith(f", found a list ([{'1' * 71}")
-
-
-def test_all_faults_at_once(cells) -> None:
-    """A file with several faults gets all of them, in the order of the lines."""
+    """The beginning of a wrong value is enough; a file with several faults gets all, in the order of the lines."""
     faults = cells('[cells.a]\nctk = "9"\nx = 1\n[cells.b]\ngpu = 2\n')
     assert [fault.partition(":")[0] for fault in faults] == ["2", "3", "5"]
     faults = cells("\n\n[cells]\na.zzz = 1\n\n\n\n\n\nb = { zzz = 1, aaa = 2 }")
     assert [f.partition(": unknown")[0] for f in faults] == ["4: cells.a.zzz", "10: cells.b.zzz", "10: cells.b.aaa"]
+    (fault,) = cells(f'[cells.a]\nctk = "{"x" * length}"\n')
+    assert fault.endswith(f", found {shown}")
+    (fault,) = cells(f"cells.a = [{'1' * 80}]")
+    assert fault.endswith(f", found a list ([{'1' * 71}")
 
 
 def test_schema_is_published() -> None:

@@ -169,17 +169,14 @@ def test_what_a_damaged_line_said_is_not_claimed(tmp_path) -> None:
     assert re.search("1 test not run; .*: line 4 is not a valid event 'test'", cell.fault)
 
 
-def test_a_very_long_line(tmp_path, monkeypatch) -> None:
-    """The rest of the file is not read, and the fault says so."""
+def test_very_many_faults_and_a_very_long_line(tmp_path, monkeypatch) -> None:
+    """A hundred faults are kept; behind a long line the rest of the file is not read, and the fault says so."""
+    assert len(merge([damaged(tmp_path, BAD + b"x\n" * 105)]).cells[0].damage) == 100
     monkeypatch.setattr(sys.modules[merge.__module__], "_LONGEST", 500)
     file = damaged(tmp_path, BAD + b" " * 600 + b"\n" + line(**END))
     cell = merge([tmp_path]).cells[0]
     assert cell.damage == [f"{file}: line 2 is longer than 500 bytes; the rest is not read"]
     assert not cell.finished
-
-
-def test_very_many_faults_are_counted(tmp_path) -> None:
-    assert len(merge([damaged(tmp_path, BAD + b"x\n" * 105)]).cells[0].damage) == 100
 
 
 def test_folders_and_links_in_the_place_of_records(tmp_path, capsys) -> None:

@@ -197,7 +197,15 @@ def test_which_failures_are_partial() -> None:
 
 
 def test_failures_of_one_cause_are_one_group() -> None:
-    """Whatever test and cell they are in, and whatever artifact each names; the most results come first."""
+    """Whatever test and cell they are in, and whatever artifact each names; the most results come first.
+
+    A cause of another kind or with another reason is another group.
+    """
+    every = [("a", "x", "p"), ("b", "x", "p"), ("a", "y", "p"), ("a", "", "q"), ("a", "", "q"), ("a", "", "r")]
+    causes = [{"kind": kind, "why": why, "what": what, "suggestion": []} for kind, why, what in every]
+    details = {str(number): Detail(cause=cause) for number, cause in enumerate(causes)}
+    groups = MatrixReport([cell("c", dict.fromkeys(details, "F"), details=details)]).groups
+    assert [group.tests for group in groups] == [("3", "4"), ("0",), ("1",), ("2",), ("5",)]
     other = {**SKEW, "what": "of another file"}
     newer = {**SKEW, "why": "a driver of CUDA 12.8 reads PTX up to ISA 8.7"}
     of_skew = {"t": Detail(cause=SKEW), "v": Detail(cause=SKEW), "u": Detail(cause=other)}
@@ -212,14 +220,6 @@ def test_failures_of_one_cause_are_one_group() -> None:
     assert [block.lines[0] for block in shown] == [f"error  {SKEW['what']} (and 1 other)", f"error  {SKEW['what']}"]
     assert report.unexplained == {"w"}
     assert [test.test for test in report.partial] == ["t", "u", "v"]
-
-
-def test_a_cause_of_another_kind_is_another_group() -> None:
-    every = [("a", "x", "p"), ("b", "x", "p"), ("a", "y", "p"), ("a", "", "q"), ("a", "", "q"), ("a", "", "r")]
-    causes = [{"kind": kind, "why": why, "what": what, "suggestion": []} for kind, why, what in every]
-    details = {str(number): Detail(cause=cause) for number, cause in enumerate(causes)}
-    groups = MatrixReport([cell("c", dict.fromkeys(details, "F"), details=details)]).groups
-    assert [group.tests for group in groups] == [("3", "4"), ("0",), ("1",), ("2",), ("5",)]
 
 
 def test_the_explanation_of_a_group() -> None:
@@ -257,13 +257,6 @@ def test_a_skip_that_has_only_a_reason() -> None:
     fix = ["run the test in a cell with a GPU"]
     record = {"kind": "not_emulated", "what": reason, "why": why, "suggestion": fix}
     assert skipped.causes == {"t": cause_of(record)}
-
-
-def test_the_damage_of_a_dropped_cell_is_kept() -> None:
-    """It is perhaps a cell of the file, under a wrong name; all that are dropped are named."""
-    report = MatrixReport([cell("a", {}, damage=["first", "second"]), cell("b", {}), cell("c", {})])
-    assert report.keep(["c", "d"]) == ["a", "b"]
-    assert ([cell.name for cell in report.cells], report.damaged) == (["c"], {"a": "first"})
 
 
 def test_reasons_of_what_is_skipped_everywhere() -> None:
@@ -388,6 +381,10 @@ def test_what_shows_why_a_run_is_red(outcomes, others, explained) -> None:
 
 
 def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
+    """All cells that are dropped are named; the damage of one is kept, as it may be of the file, misnamed."""
+    dropped = MatrixReport([cell("a", {}, damage=["first", "second"]), cell("b", {}), cell("c", {})])
+    assert dropped.keep(["c", "d"]) == ["a", "b"]
+    assert ([cell.name for cell in dropped.cells], dropped.damaged) == (["c"], {"a": "first"})
     report = MatrixReport([CellRun("c", damage=["first", "second"]), CellRun("d")], ["x", "y"], {"f": "is empty"})
     report.reasons, report.allowed = {"x": "no Python"}, {"y"}
     assert [report.why_missing(name) for name in ("x", "y")] == ["no records: no Python", "no records (allowed)"]
@@ -395,17 +392,13 @@ def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
 
 
 def test_what_a_saved_place_has(tmp_path) -> None:
-    """Every key is read; one that a saved report lacks has a value that can be shown."""
+    """Every key is read; one that a saved report lacks has a value that can be shown; no result, no details."""
+    details = {"t": {}, "gone": {"reason": "why"}}
+    saved = _saved_cell({"name": "a", "finished": True, "outcomes": {"t": "F"}, "details": details}, "x")
+    assert (saved.details, saved.damage) == ({"t": Detail()}, [])
     file = tmp_path / "saved.json"
     place = UnsteeredLinks("v", "c", "w", "driver", "nvjitlink", 3)
     file.write_text(MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"]]})]).as_json())
     (cell,) = MatrixReport.load(file).cells
     assert cell.unsteered == [place, UnsteeredLinks("", "", "", "unknown", None, 1)]
     assert cell.differing == {"t": [["F", "x"]]}
-
-
-def test_details_of_a_saved_cell() -> None:
-    """A test without a result has none."""
-    details = {"t": {}, "gone": {"reason": "why"}}
-    saved = _saved_cell({"name": "a", "finished": True, "outcomes": {"t": "F"}, "details": details}, "x")
-    assert (saved.details, saved.damage) == ({"t": Detail()}, [])

@@ -174,7 +174,15 @@ def test_which_error_of_the_system_is_escaped(capsys) -> None:
 
 @given(st.text(st.characters()))
 def test_a_line_is_one_line_that_is_seen(any_text) -> None:
-    """No end of a line, no control character, no mark of direction, nothing without width; the rest stays."""
+    r"""No end of a line, no control character, no mark of direction, nothing without width; the rest stays.
+
+    A block keeps ``"\n"`` and tabs, and is valid XML.
+    """
+    block = safe_text.block(any_text)
+    assert block.count("\n") == any_text.count("\n")
+    assert not OBEYED.search(block)
+    ET.fromstring(f"<a>{block.replace('&', '').replace('<', '')}</a>")
+    assert safe_text.text_of(ValueError(any_text)) == any_text
     shown = safe_text.line(any_text)
     assert len(shown.splitlines()) <= 1
     assert not OBEYED.search(shown)
@@ -182,16 +190,6 @@ def test_a_line_is_one_line_that_is_seen(any_text) -> None:
     if any_text.isascii() and any_text.isprintable():
         assert shown == any_text
     shown.encode("utf-8")
-
-
-@given(st.text(st.characters()))
-def test_a_block_keeps_its_lines(any_text) -> None:
-    r"""``"\n"`` and tabs stay; what is cut is counted."""
-    assert safe_text.text_of(ValueError(any_text)) == any_text
-    shown = safe_text.block(any_text)
-    assert shown.count("\n") == any_text.count("\n")
-    assert not OBEYED.search(shown)
-    ET.fromstring(f"<a>{shown.replace('&', '').replace('<', '')}</a>")
 
 
 @given(st.text(st.sampled_from("ab|`*_[]<>\\&~$\n\x1b\u202e ")))
