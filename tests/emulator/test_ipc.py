@@ -103,7 +103,7 @@ def test_nothing_stays(check) -> None:
         HEAD
         + """
 address, pool = allocate(8 * MIB), new_pool(handle_types=POSIX_FILE)
-write(address, bytes(8 * MIB - 1) + b"x")
+write(address, b"x" * (8 * MIB))
 ok(cuda.cuIpcGetMemHandle(byref(Handle()), address))
 ok(cuda.cuMemFree_v2(address))
 # a pool's file is for programs that the process starts, too (H200)
