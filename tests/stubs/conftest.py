@@ -90,9 +90,7 @@ def run() -> Run:
 
     def start(*command: str | Path, **variables: str | Path) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-c", *command] if "\n" in str(command[0]) or " " in str(command[0]) else command
-        environment = clean_environment(**{key: str(value) for key, value in variables.items()})
-        return subprocess.run(
-            [str(word) for word in words], env=environment, capture_output=True, text=True, check=False, timeout=120
-        )
+        command, env = [*map(str, words)], clean_environment(**variables)
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
 
     return start

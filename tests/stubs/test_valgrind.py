@@ -19,9 +19,8 @@ pytestmark = [
 def valgrind(program: Path, *options: str, **variables: str) -> str:
     """Run a program under valgrind; its output, after it found no error."""
     command = ["valgrind", "-q", "--error-exitcode=99", *options, str(program)]
-    done = subprocess.run(
-        command, env=clean_environment(**variables), capture_output=True, text=True, check=False, timeout=600
-    )
+    env = clean_environment(**variables)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
