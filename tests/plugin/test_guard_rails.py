@@ -57,7 +57,7 @@ def test_option(run) -> None:
 @pytest.mark.parametrize("first", ["guardrails.install(guard)", "guard.find_static_lib('cudadevrt')"])
 def test_a_guard_of_the_suite_comes_first(run, first: str) -> None:
     """A guard that a test makes before anything imports cuda.pathfinder works as it does after that."""
-    result = run(
+    run(
         f"""
         from pytest_cudalink import guardrails
 
@@ -75,8 +75,7 @@ def test_a_guard_of_the_suite_comes_first(run, first: str) -> None:
         """,
         "--cudalink-guard-rails=strict",
         "--cudalink-driver=13.2",
-    )
-    result.ended(passed=1)
+    ).ended(passed=1)
 
 
 def test_strict_without_a_driver(run, pytester) -> None:

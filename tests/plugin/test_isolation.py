@@ -208,7 +208,7 @@ def test_test_that_starts_pytest(run, pytester, monkeypatch) -> None:
     monkeypatch.setenv("CUDALINK_PROCESSES", "isolated")
     monkeypatch.setenv("CUDALINK_REPORT", "run.jsonl")
     pytester.makepyfile(inner="import os\ndef test_inner(): assert os.getppid() == int(os.environ['PARENT'])\n")
-    result = run(
+    run(
         """
 import subprocess
 
@@ -221,8 +221,7 @@ def test_starts_pytest():
     assert "1 passed" in done.stdout, done.stdout
 """,
         report=False,
-    )
-    result.ended(passed=1)
+    ).ended(passed=1)
     record = read(pytester.path / "run.jsonl")
     assert [test.nodeid.rpartition("::")[2] for test in record.tests] == ["test_starts_pytest"]
     assert record.run.settings["tests"] == {"value": "isolated", "source": "environment CUDALINK_PROCESSES"}
@@ -231,7 +230,7 @@ def test_starts_pytest():
 @pytest.mark.slow
 def test_files_of_the_whole_run(run, pytester) -> None:
     """The run's temporary folder, its log and its debugging output are not begun again by a child."""
-    result = run(
+    run(
         """
 import logging
 
@@ -249,8 +248,7 @@ def test_last(tmp_path_factory):
         "--basetemp=temporary",
         "--log-file=run.log",
         "--debug=debug.log",
-    )
-    result.ended(passed=3)
+    ).ended(passed=3)
     words = re.findall("before|inside|after", pytester.path.joinpath("run.log").read_text())
     assert words == ["before", "after"]
     assert "test_last" in pytester.path.joinpath("debug.log").read_text()
@@ -280,8 +278,7 @@ def test_hangs():
     hang()
 def test_after(): assert not elsewhere()
 """
-    )
-    result.ended(passed=1, failed=1, errors=1)
+    ).ended(passed=1, failed=1, errors=1)
     stopped = "cudalink: the process of this test was stopped: took too long"
     result.shows(stopped, stopped, "last calls of the driver:", "  cuLinkComplete answered 0")
     with pytest.raises(ProcessLookupError):
@@ -349,8 +346,7 @@ def test_5(): pass
 """,
         "--capture=sys",
         "-ocudalink_events=events.jsonl",
-    )
-    result.ended(passed=4, errors=3)
+    ).ended(passed=4, errors=3)
     result.shows("cudalink: the process of this test ended with exit code 3", "  last \ufffd word")
     result.stdout.no_fnmatch_line("last lines of stdout:")
     assert pytester.path.joinpath("imported").read_text() == "1"
@@ -398,8 +394,7 @@ def test_two(): assert library.two() == 2
 """,
         "--cov=library",
         plugins=("pytest_cov",),
-    )
-    result.ended(passed=2)
+    ).ended(passed=2)
     result.shows("library.py * 0 *100%", "2 tests started a new process each*")
 
 
@@ -457,7 +452,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
 @pytest.mark.slow
 def test_a_test_that_closes_every_descriptor(run, pytester) -> None:
     """Its reports arrive, and not in the file that it opens at the same number; pytest's own words do."""
-    result = run(
+    run(
         """
 @isolated
 def test_daemon():
@@ -465,6 +460,5 @@ def test_daemon():
     log = os.open("log", os.O_RDWR | os.O_CREAT)
     for number in range(log + 1, 256): os.dup2(log, number)
 """
-    )
-    result.ended(passed=1)
+    ).ended(passed=1)
     assert "{" not in (pytester.path / "log").read_text()

@@ -112,8 +112,7 @@ class TestGroup:
         assert link() in ("driver", "nvjitlink")
 """,
         "-v",
-    )
-    result.ended(passed=8)
+    ).ended(passed=8)
     for name in ("test_both[[]driver-1[]]", "test_both[[]nvjitlink-2[]]", "*test_method[[]driver[]]"):
         result.shows(f"*::{name} PASSED*")
     result.shows("bundled: 9 links (5 on the driver, 4 on nvJitLink)")

@@ -87,8 +87,7 @@ def test_marked(): pass
         "-rs",
         "-W",
         "ignore:nvJitLink is not available:RuntimeWarning",
-    )
-    result.ended(passed=2, skipped=1)
+    ).ended(passed=2, skipped=1)
     result.shows("cudalink: * no nvJitLink (absent, from option)*")
     result.shows("SKIPPED * cudalink: needs nvjitlink >= 12.3 (found none)")
 

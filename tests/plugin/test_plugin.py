@@ -48,7 +48,6 @@ def resolved(typed: dict[str, Any], ini: dict[str, str]) -> settings.Settings:
     ("typed", "env", "ini", "expected"),
     [
         (None, None, None, ("auto", "default")),
-        ("nvjitlink", None, None, ("nvjitlink", "option")),
         ("nvjitlink", "driver", "driver", ("nvjitlink", "option")),
         (None, "driver", None, ("driver", "environment CUDALINK_FORCE_BACKEND")),
         (None, "nvjitlink", "driver", ("nvjitlink", "environment CUDALINK_FORCE_BACKEND")),
@@ -531,7 +530,7 @@ def test_what_asks(run, pytester, monkeypatch, source, arguments) -> None:
 
 def test_fixtures_switch_and_restore(run) -> None:
     """What a test forces or fakes ends with it."""
-    result = run(
+    run(
         """
         import pytest
         from pytest_cudalink import probes
@@ -564,8 +563,7 @@ def test_fixtures_switch_and_restore(run) -> None:
             assert driver.cuDriverGetVersion() == (0, 13000)
         """,
         *("--force-backend=nvjitlink", "--cudalink-driver=13.0"),
-    )
-    result.ended(passed=2)
+    ).ended(passed=2)
 
 
 WRONG = """
@@ -581,7 +579,7 @@ def test_wrong(dispatch_case): dispatch_case.check(choose)
 
 def test_dispatch_case_finds_a_fault(run) -> None:
     """A choice that ignores the driver fails in the cases of two majors, by name; docs/examples has a right one."""
-    run(WRONG).ended(passed=52, failed=48).shows("*test_wrong[[]driver-12_nvjitlink-13.0_ltoir[]]*")
+    run(WRONG, "--tb=no").ended(passed=52, failed=48).shows("*test_wrong[[]driver-12_nvjitlink-13.0_ltoir[]]*")
 
 
 @pytest.mark.parametrize(
@@ -650,7 +648,7 @@ def test_forced_driver_without_a_driver_skips_all_that_needs_it(run, pytester, w
 
 def test_nested_run_keeps_the_outer_choice(run, toolkit) -> None:
     """A pytest inside a pytest does not undo what the outer one forced, and gives it its guard back."""
-    result = run(
+    run(
         """
         from pytest_cudalink import guardrails
         from pytest_cudalink.targets.steering import current
@@ -664,5 +662,4 @@ def test_nested_run_keeps_the_outer_choice(run, toolkit) -> None:
         """,
         "--force-backend=nvjitlink",
         "--cudalink-guard-rails=best_effort",
-    )
-    result.ended(passed=1)
+    ).ended(passed=1)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import BOTH, NO_HYPOTHESIS
+from tests.nested import NO_HYPOTHESIS
 from tests.system_runtime import make_system_runtime
 
 HEAD = """
@@ -223,11 +223,11 @@ def test_the_plugin_itself_may_look(run, pytester: pytest.Pytester) -> None:
 # -- other processes
 
 
-@pytest.mark.parametrize("arguments", [BOTH])
-def test_other_processes(run, arguments) -> None:
+@pytest.mark.slow
+def test_other_processes(run) -> None:
     """The process of a test reports as any other; what several have collected is said once."""
     module = "ctypes.CDLL(NEW)\ndef test_a(): pass\ndef test_b(): ctypes.CDLL(OLD)"
-    result, libs = run(module, *arguments, "--cudalink-provenance=wheels")
+    result, libs = run(module, "-n1", "--cudalink-processes=isolated", "--cudalink-provenance=wheels")
     result.ended(passed=1, failed=1)
     assert result.stdout.str().count("outside of tests: libcudart.so.13 is from the system") == 1
     system = [(library.soname, library.nodeid, library.worker) for library in libs if library.place == "system"]

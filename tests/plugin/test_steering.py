@@ -90,8 +90,7 @@ lib.link = lambda: "nvjitlink" if lib.undone else original()
 WORKS = False  # what the run chooses for one link does not count, only the switch
 Lib.force = lambda self, module, backend: setattr(module, "USE", backend)
 """,
-    )
-    result.ended(passed=2, failed=1)
+    ).ended(passed=2, failed=1)
     result.shows("*cudalink: lib was forced to driver by *, but its linker says nvjitlink. The target lib *")
 
 
@@ -198,8 +197,7 @@ def test_links():
         "-s",
         "--cudalink-report=run.jsonl",
         hooks=hooks,
-    )
-    result.ended(passed=1)
+    ).ended(passed=1)
     result.shows(
         "cudalink: lib: version 7",
         "cudalink: count: 3",
@@ -234,8 +232,7 @@ def test_narrowed_to_an_own_target(run) -> None:
         "def test(): assert lib.link() == 'driver' and current().wanted('bundled').backend is None\n",
         "--cudalink-target= lib ,",
         "--force-backend=driver",
-    )
-    result.ended(passed=1)
+    ).ended(passed=1)
     result.shows("cudalink: forced to driver: lib (--cudalink-target from option)")
 
 
@@ -270,8 +267,7 @@ def test_after(cudalink_backend):
     assert (lib.link(), cudalink_backend) == ("nvjitlink", None)
 """,
         hooks=MOVED,
-    )
-    result.ended(passed=2, failed=1, errors=1)
+    ).ended(passed=2, failed=1, errors=1)
     result.shows("FAILED *test_fixture - *StaleRec*", "ERROR *test_marked - *StaleRec*")
 
 
