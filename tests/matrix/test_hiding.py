@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -314,23 +315,15 @@ def test_the_calls_of_a_namespace(tmp_path, monkeypatch) -> None:
 
 def test_a_program_that_starts(monkeypatch, capsys) -> None:
     """It finds what was hidden; a pattern that is too wide, or a program that is missing, is said."""
-    ran: list[object] = []
-
-    def exec_(name, command, environment) -> None:
-        ran.append((name, command, environment))
-        raise FileNotFoundError(2, "No such file")
-
+    exec_ = mock.Mock(side_effect=FileNotFoundError(2, "No such file"))
     monkeypatch.setattr(hiding.os, "execvpe", exec_)
     monkeypatch.setattr(hiding, "hide", lambda patterns, environment: hiding.Hidden("nothing"))
     environment = {"A": "1"}
     assert hiding.start(("p", "x"), [], environment) == 127
     expected = {"A": "1", "CUDALINK_HIDDEN": hiding.Hidden("nothing").as_json()}
-    assert (environment, ran) == (expected, [("p", ["p", "x"], expected)])
+    assert (environment, exec_.mock_calls) == (expected, [mock.call("p", ["p", "x"], expected)])
     said = "cudalink: nothing to hide: no file has such a name\ncudalink: p cannot be run: No such file\n"
     assert capsys.readouterr().err == said
 
-    def refuse(*_: object) -> None:
-        raise hiding.HidingError("too wide")
-
-    monkeypatch.setattr(hiding, "hide", refuse)
+    monkeypatch.setattr(hiding, "hide", mock.Mock(side_effect=hiding.HidingError("too wide")))
     assert (hiding.start(("p",), [], {}), capsys.readouterr().err) == (2, "cudalink: too wide\n")

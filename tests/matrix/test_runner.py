@@ -239,17 +239,13 @@ def test_releases_without_the_toolkit(cell_of, tmp_path, uv, keys, asked, newer)
     assert [program for program, *_ in uv.asked] == ([asked] if asked else [])
     assert (file.read_text() if file.exists() else None) == newer
     assert warned == []
-    uv.code = 1
-    runner.note_newer(cell, tmp_path)
-    assert not file.exists()
-
-
-def test_what_does_not_fit_is_said(cell_of, tmp_path, uv) -> None:
-    """The warnings of the cell come before anything is chosen."""
-    warned: list[str] = []
+    # warnings of the cell come before anything is chosen
     runner.choose_versions(cell_of('extras = ["no"]\npackages = { one = "lowest" }'), tmp_path, warned.append)
     assert warned[0].startswith("a: the project has no extra 'no'")
     assert (tmp_path / ".cudalink" / "a.requirements.txt").read_text() == "one==2.0\n"
+    uv.code = 1
+    runner.note_newer(cell, tmp_path)
+    assert not file.exists()
 
 
 def test_the_plugin_that_is_not_found(cell_of, tmp_path, uv, monkeypatch) -> None:

@@ -50,10 +50,6 @@ def test_parts_of_several_processes(some: list[AskedFor], random) -> None:
     assert merged(some) == joined
 
 
-def test_more_happened_than_was_due() -> None:
-    assert judged(AskedFor("links", 1, 3), allows=False) == AskedFor("links", 1, 3, {})
-
-
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
@@ -61,13 +57,11 @@ def test_more_happened_than_was_due() -> None:
         (AskedFor("fault sweep", 3, 1, allowed={"a": 2}), ""),
         (AskedFor("fault sweep", 3, 1, {"failed": 1, "skipped": 1}), "1 of 3 tests were swept (1: failed; 1: skipped)"),
         (AskedFor("fault sweep", 2, 0, {"failed": 2}), "no test was swept (2: failed)"),
-        (
-            AskedFor("resume", 1, 0, {"gone": 1}),
-            "no test of the interrupted sweep was among those of this run (1: gone)",
-        ),
+        (AskedFor("resume", 1, 0, {"gone": 1}),
+         "no test of the interrupted sweep was among those of this run (1: gone)"),
         (AskedFor("links", 2, 1, {"x": 1}), "1 of 2 links were made (1: x)"),
     ],
-)
+)  # fmt: skip
 def test_why_a_run_fails(entry: AskedFor, sentence: str) -> None:
     """A sentence says how many of how many, and each reason with its number."""
     expected = f"The run fails because {sentence}; --cudalink-require=none allows that." if sentence else ""
@@ -75,7 +69,8 @@ def test_why_a_run_fails(entry: AskedFor, sentence: str) -> None:
 
 
 def test_what_was_left_out() -> None:
-    """A line for each reason, whether it is allowed or not; one that is both is one line."""
+    """A line for each reason, whether it is allowed or not; one that is both is one line; none where more happened."""
+    assert judged(AskedFor("links", 1, 3), allows=False) == AskedFor("links", 1, 3, {})
     entry = AskedFor("fault sweep", 6, 0, {"failed": 2, "late": 1}, {"failed": 1, "budget": 2})
     assert [*left_out(entry)] == ["3 tests not swept: failed", "1 test not swept: late", "2 tests not swept: budget"]
     assert [*left_out(AskedFor("checks", 1, 0, allowed={"checks are off": 1}))] == ["checks are off"]
@@ -96,13 +91,8 @@ def test_words_of_each_kind() -> None:
 
 def test_what_a_report_shows() -> None:
     """It shows what runs apart from the tests, and whatever did not happen, also of a kind that a newer version has."""
-    assert [what for what in KINDS if is_worth_a_look(what, 1, 1)] == [
-        "fault sweep",
-        "calls",
-        "resume",
-        "schedules",
-        "delays",
-    ]
+    apart = ["fault sweep", "calls", "resume", "schedules", "delays"]
+    assert [what for what in KINDS if is_worth_a_look(what, 1, 1)] == apart
     assert all(is_worth_a_look(what, 2, 1) for what in (*KINDS, "new"))
     asked = [
         AskedRecord(what="driver", due=2, happened=2),

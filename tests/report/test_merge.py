@@ -222,6 +222,9 @@ def test_a_format_of_another_version(schema, tmp_path) -> None:
     words = f"line 1: run.schema is {schema!r}; this version reads formats up to 1; install a newer pytest-cudalink"
     assert (newer.name, newer.outcomes, newer.fault) == ("c", {}, f"{tmp_path / 'b.jsonl'}: {words}")
     assert (sound.name, sound.outcomes, sound.fault) == ("d", {"t.py::t": "P"}, "")
+    for end, said in (((END,), ""), ((), "the run did not finish (1 test recorded); ")):  # of another shard
+        (cell,) = merge([tmp_path / "b.jsonl", lines(tmp_path / "2.jsonl", RUN, result(), *end)]).cells
+        assert cell.fault == f"{said}{cell.damage[0]}"
 
 
 @pytest.mark.parametrize("end", [(END,), ()])
@@ -244,14 +247,6 @@ def test_nothing_is_claimed_of_events_that_are_not_read(end, tmp_path) -> None:
     assert list(report.plan.lacking(report.cells)) == []
     (tmp_path / "saved.json").write_text(report.as_json())
     assert merge([tmp_path / "saved.json"]).cells == report.cells
-
-
-@pytest.mark.parametrize(("end", "said"), [((END,), ""), ((), "the run did not finish (1 test recorded); ")])
-def test_a_shard_that_is_not_read(end, said, tmp_path) -> None:
-    lines(tmp_path / "1.jsonl", {**RUN, "schema": 99})
-    lines(tmp_path / "2.jsonl", RUN, result(), *end)
-    (cell,) = merge([tmp_path]).cells
-    assert cell.fault == f"{said}{cell.damage[0]}"
 
 
 def test_empty_lines_are_no_error(tmp_path) -> None:

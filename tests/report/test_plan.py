@@ -74,6 +74,8 @@ def test_what_a_cell_would_be() -> None:
     )
     ran = run("ran", "P", ctk="13.0", driver="none", arch="sm_90")
     assert Plan().lacking([ran]) == {}
+    unread = CellRun("a", finished=True, unread=True, damage=["has format 2"])  # it did run
+    assert list(Plan({"a": {}, "b": {}}).lacking([unread])) == ["b"]
     lacking = plan.lacking([ran, run("strange", "P", ctk="13.0", backend="driver")])
     alike = {"policy": "strict-major", "arch": "sm_90", "python": "3.11"}
     assert lacking == {
@@ -82,11 +84,6 @@ def test_what_a_cell_would_be() -> None:
         "forced": alike | plan.axes["forced"] | {"driver": "12.9", "nvjitlink": "none"},
         "gpu": {"ctk": "13.0", "nvjitlink": "13.0", **alike},
     }
-
-
-def test_a_cell_whose_record_is_not_read_did_run() -> None:
-    unread = CellRun("a", finished=True, unread=True, damage=["has format 2"])
-    assert list(Plan({"a": {}, "b": {}}).lacking([unread])) == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -54,14 +54,9 @@ def test_keys_of_links() -> None:
     assert wording.backend_keys("driver") == ("driver",)
     assert wording.backend_keys("driver", failed=True) == ("driver", "driver failed")
     assert wording.backend_keys("unknown", failed=True) == wording.backend_keys("none", failed=True) == ("none",)
-    words = {key: wording.linked_on(key) for key in ("driver", "nvjitlink failed", "none", "unknown", "other failed")}
-    assert words == {
-        "driver": "on the driver",
-        "nvjitlink failed": "on nvJitLink failed",
-        "none": "refused before a choice",
-        "unknown": "refused before a choice",
-        "other failed": "on other failed",
-    }
+    words = {"driver": "on the driver", "nvjitlink failed": "on nvJitLink failed", "other failed": "on other failed"}
+    words |= dict.fromkeys(("none", "unknown"), "refused before a choice")
+    assert {key: wording.linked_on(key) for key in words} == words
     unsteered = [wording.unsteered_on(backend) for backend in ("unknown", "driver")]
     assert unsteered == ["on a backend that cannot be seen", "on the driver"]
 
