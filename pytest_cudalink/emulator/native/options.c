@@ -134,7 +134,6 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
         break;
       }
       case CU_JIT_TARGET:
-        link->suffix = 0;
         if (!target_known((int64_t)(uint32_t)value, link, &options->without_code)) return CUDA_ERROR_INVALID_VALUE;
         break;
       case CU_JIT_FALLBACK_STRATEGY:

@@ -622,8 +622,30 @@ static void functions(void) {
   OK(cuGraphDestroy(graph));
   OK(cuGraphKernelNodeGetParams(found, &known));
   TRUE(known.func == function && known.kern == kernel);
-  for (int at = 0; at < 3; at++) EXPECT(7 + at, *(unsigned long long *)known.kernelParams[at]);
+  for (int at = 0; at < 3; at++) {
+    EXPECT(7 + at, *(unsigned long long *)known.kernelParams[at]);
+    TRUE((char *)known.kernelParams[at] - (char *)known.kernelParams[0] <= 16 * at); /* in its own memory */
+  }
   OK(cuGraphDestroy(copy));
+  CUstream stream;
+  CUstreamCaptureStatus status;
+  const CUgraphNode *last;
+  const CUgraphEdgeData *edges;
+  CUgraphEdgeData early = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                           .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+  OK(cuStreamCreate(&stream, 0));
+  OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+  OK(cuStreamGetCaptureInfo(stream, &status, NULL, NULL, &last, NULL, &size));
+  EXPECT(1, size);
+  found = *last;
+  OK(cuStreamUpdateCaptureDependencies(stream, &found, &early, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+  EXPECT(CUDA_ERROR_LOSSY_QUERY, cuStreamGetCaptureInfo(stream, &status, NULL, NULL, &last, NULL, &size));
+  OK(cuStreamGetCaptureInfo(stream, &status, NULL, NULL, &last, &edges, &size));
+  EXPECT(CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, edges->from_port);
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphDestroy(graph));
+  OK(cuStreamDestroy(stream));
   OK(cuLibraryUnload(library));
 }
 
