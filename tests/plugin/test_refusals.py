@@ -228,3 +228,6 @@ def test_what_fails_for_another_reason_too(run, pytester) -> None:
     outcomes = {"test_violation": "failed", "test_some": "unsupported", "test_bad": "failed"}
     assert {name: test.outcome for name, test in tests.items()} == outcomes
     assert [subtest["outcome"] for subtest in tests["test_some"].subtests] == ["unsupported", "passed"]
+    result.stdout.fnmatch_lines(
+        ["1 test was skipped because the emulated driver refused a call:", "2 of 3 tests ran; 1 needs a GPU"]
+    )

@@ -47,14 +47,17 @@ def _section(
     `why`: sentences on why the run fails although no test shows it.
     """
     lines = []
+    tests, refused = _tests(reporter), totals.refused
+    if run.settings.unsupported.value == "skip":  # which a test is not that fails for another reason, too
+        refused = {nodeid: functions for nodeid, functions in refused.items() if nodeid not in tests["failed"]}
     if reporter.verbosity >= 0:
         lines += run.late_header if run.is_controller else []
-        lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
-        lines += _share(reporter, totals.refused.keys())
+        lines += _lines(totals, refused, run.settings, verbose=reporter.verbosity > 0)
+        lines += _share(tests, refused.keys())
         new = run.new_processes.items()
         lines += [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new]
-    elif refused := _refused(totals, run.settings):
-        first, *functions = map(str.strip, refused)
+    elif said := _refused(refused, run.settings):
+        first, *functions = map(str.strip, said)
         lines.append(f"{first} {listed(functions, _FEW)}")
     if passed_over := _by_function(totals.passed_over):
         refusals = listed([f"{function} ({count})" for function, count in passed_over], _FEW)
@@ -77,7 +80,7 @@ def _section(
         pytest_private.end_in_red(reporter)
 
 
-def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
+def _lines(totals: Totals, refused: Mapping[str, Collection[str]], settings: Settings, *, verbose: bool) -> list[str]:
     lines = []
     by_target: dict[str, Counter[str]] = {}
     for key, count in sorted(totals.links.items()):
@@ -99,7 +102,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
         if verbose:
             lines += [f"  {nodeid}" for nodeid, *rest in totals.documented if tuple(rest) == (requirement, raises)]
-    lines += _refused(totals, settings)
+    lines += _refused(refused, settings)
     lines += dict.fromkeys(totals.of_processes)
     lines += map(_left, totals.sticky)
     for missing, count in sorted(totals.missing.items()):
@@ -107,15 +110,15 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
     return lines
 
 
-def _refused(totals: Totals, settings: Settings) -> list[str]:
+def _refused(refused: Mapping[str, Collection[str]], settings: Settings) -> list[str]:
     """Return how many tests the emulated driver refused a call, and a line for each function."""
-    number = len(totals.refused)
+    number = len(refused)
     if not number:
         return []
     verb = {"fail": "failed", "skip": "was skipped" if number == 1 else "were skipped"}[settings.unsupported.value]
     return [
         f"{counted(number, 'test')} {verb} because the emulated driver refused a call:",
-        *(f"  {function} is not emulated: {count}" for function, count in _by_function(totals.refused)),
+        *(f"  {function} is not emulated: {count}" for function, count in _by_function(refused)),
     ]
 
 
@@ -124,17 +127,22 @@ def _by_function(tests: Mapping[str, Collection[str]]) -> list[tuple[str, int]]:
     return Counter(function for functions in tests.values() for function in functions).most_common()
 
 
-def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[str]:
-    """Return how much of the suite ran, where a part of it needs a GPU; the report of all cells has the same words."""
-    if not refused:
-        return []
+def _tests(reporter: pytest.TerminalReporter) -> dict[str, set[str]]:
+    """Return the tests of each outcome; an error in a fixture is a failure."""
     every = {
         kind: {report.nodeid for report in reporter.stats.get(kind, ()) if isinstance(report, pytest.TestReport)}
         for kind in _OUTCOMES
     }
-    tests = set().union(*every.values(), refused)
-    ran = len(tests.difference(every["skipped"], refused))
-    return ["; ".join(share(ran, len(tests), len(refused)))]
+    return {**every, "failed": every["failed"] | every["error"]}
+
+
+def _share(tests: Mapping[str, Collection[str]], refused: Collection[str]) -> list[str]:
+    """Return how much of the suite ran, where a part of it needs a GPU; the report of all cells has the same words."""
+    if not refused:
+        return []
+    every = set().union(*tests.values(), refused)
+    ran = len(every.difference(tests["skipped"], refused))
+    return ["; ".join(share(ran, len(every), len(refused)))]
 
 
 def _left(sticky: Mapping[str, Any]) -> str:
