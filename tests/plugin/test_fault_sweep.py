@@ -502,16 +502,19 @@ def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest, optio
     result.stderr.fnmatch_lines([f"ERROR: cudalink: {does}, and this run has none; add --cudalink-driver=13.0, *"])
 
 
-def test_process_that_cannot_collect(swept, pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize(
+    ("option", "left"), [("--cudalink-fault-sweep", "swept"), ("--cudalink-schedules=5", "run under schedules")]
+)
+def test_process_that_cannot_collect(pytester: pytest.Pytester, run_pytest, toolkit, option: str, left: str) -> None:
     """A reason for tests that are not swept says what the process that collects has said last."""
     pytester.makeconftest(
         "import pathlib, pytest\nbegun = pathlib.Path('begun')\ndef pytest_sessionstart():\n"
         "    if begun.exists(): raise pytest.UsageError('only once')\n    begun.touch()"
     )
-    result = swept("def test(): pass")
+    result = run_pytest("--cudalink-driver=13.0", option, module="def test(): pass")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["1 test not swept: the process that collects the tests ended with exit code 4: ERROR: only once"]
+        [f"1 test not {left}: the process that collects the tests ended with exit code 4: ERROR: only once"]
     )
 
 
