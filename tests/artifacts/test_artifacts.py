@@ -254,6 +254,7 @@ def test_the_note_that_the_flags_name(name: str) -> None:
         (".nv.merc.nv.info", "content", 8, "<I", 0, "0 registers for user_transform"),
         (".nv.merc.symtab", "header", 4, "<I", 2, "more than one symbol table"),
         (".nv.merc.symtab", "last symbol", 4, "<B", 0x11, "is not a function"),
+        (".nv.merc.symtab", "last symbol", 4, "<B", 0x22, "is not that of .symtab"),
         (".nv.merc.symtab", "last symbol", 6, "<H", 0, "lies in section 0"),
         (".nv.merc.symtab", "last symbol", 8, "<Q", 256, "is not that of .symtab"),
         # nvJitLink dies where the word that says where the count follows has other bits than compilers write

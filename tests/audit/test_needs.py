@@ -70,6 +70,7 @@ def test_a_table_that_begins_is_no_floor(cuda_library, built, capsys) -> None:
 
 SOURCES = [
     ('import ctypes\nctypes.CDLL("libnvrtc.so.12")', {("libnvrtc.so.12", True)}),
+    ('import ctypes\nctypes.cdll.LoadLibrary("libcudart.so.12")', {("libcudart.so.12", True)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept OSError:\n    pass', {("libcufile.so.0", False)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept (ImportError, OSError):\n    pass', {("libcufile.so.0", False)}),
     ('try:\n    CDLL("libcufile.so.0")\nexcept:\n    pass', {("libcufile.so.0", False)}),

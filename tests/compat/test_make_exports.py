@@ -170,10 +170,6 @@ def index(libraries, monkeypatch) -> Iterator[Index]:
         yield made
 
 
-def row_of(index: Index, project: str, version: str) -> dict:
-    return next(row for row in index.projects[project] if f"-{version}-" in row["filename"])
-
-
 @needs_gnu_ld
 def test_made_from_wheels(index) -> None:
     """Releases, wheels and changes are found; a range means the wheel of the release; what lacks has a reason."""
