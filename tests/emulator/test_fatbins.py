@@ -57,6 +57,8 @@ def test_as_recorded(on_driver, tmp_path: Path, recording: Path) -> None:
 
     assert (answered["cuda"], answered["arch"]) == (recorded["cuda"], recorded["arch"])
     assert not differing(recorded, answered)
+    answered["answers"][""]["ptx-90-80"]["module"] = [222]  # a change is seen
+    assert differing(recorded, answered) == ["plain ptx-90-80 (ptx90 ptx80) module: [0, 'ptx90'] != [222]"]
 
 
 @pytest.mark.parametrize(("arch", "entries", "answer"), OTHER_DEVICES)

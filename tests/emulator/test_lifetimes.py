@@ -43,6 +43,7 @@ def test_bundled_linker_is_green(on_driver) -> None:
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts == {"results": {name: [0, []] for name in facts["results"]}, "alive": 0}
+    assert len(facts["results"]) == 6
 
 
 START = """

@@ -46,6 +46,8 @@ def test_as_recorded(on_driver, tmp_path, recording: Path) -> None:
 
     assert recorded["attributes"] == answered["attributes"]
     assert not different, f"{len(different)}:\n" + "\n".join(different[:20])
+    answered["kernels"][0]["answers"][1] = [1]  # a change is seen
+    assert differing(answered, recorded) == ["1 values, 0 bytes, '': ('active', 31, 0): [1] != [0, 32]"]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from campaigns.conformance import waits, waits_page
-from campaigns.driver import load
-from campaigns.hardware.waits import DEEPEST, Item, item_of
+from campaigns.driver import load, save
+from campaigns.hardware.waits import DEEPEST, TASKS, Item, item_of, items
 from pytest_cudalink import emulator
 from pytest_cudalink.base.tables import read_table
 
@@ -67,6 +67,49 @@ def test_a_wrong_answer_is_counted() -> None:
     tally = waits.compare({"one": rows, "held": [], "limit": [], "depth": [{"name": "cuEventRecord", **right}]})
     assert (tally.total, tally.equal, tally.left_out) == (2, 1, 2)
     assert [difference[2:] for difference in tally.differences] == [("EAGER", "waits", "returns")]
+
+
+def test_a_row_is_asked_again_by_its_words() -> None:
+    """The words of each recorded row are those that the recorder asks it by, and no two rows have the same."""
+    again = [item_of(kind, row) for kind, row in waits.rows(waits.recorded()[H100])]
+    assert {*again} <= {item for task in TASKS for item in items(task)}
+    assert len({*again}) == len(again)
+
+
+def recording(*rows: tuple[str, str, str], held: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """A recording of calls that are asked alone, with their places and answers, and of calls that may be held up."""
+    one = [{"call": c, "given": "", "stream": "", "place": place, "answer": [a, 0], "ms": 150} for c, place, a in rows]
+    asked = {"call": "cuCtxGetCurrent", "given": "", "stream": "non-blocking", "place": "non-blocking"}
+    second = [{"waiting": waiting, **asked, "answer": [answer, 0]} for waiting, answer in held]
+    return {"about": {"device": "a GPU", "seconds": 1.25}, "one": one, "held": second, "limit": [], "depth": []}
+
+
+def test_a_merged_recording_has_the_later_answers() -> None:
+    """A call that waits without a gate says nothing, and holds up no others at a gate that it does not wait for."""
+    slow = [("cuCtxCreate_v2", place, "waits") for place in ("none", "legacy")]
+    alone = [("cuMemUnmap", "non-blocking", "returns"), ("cuCtxSynchronize", "non-blocking", "waits")]
+    held = [("cuMemUnmap", "free"), ("cuCtxSynchronize", "held")]
+    earlier = recording(*slow, *alone, ("cuCtxGetId", "none", "waits"), held=held)
+    merged = waits.merged([earlier, recording(("cuCtxGetId", "none", "returns"))])
+    later = recording(*alone, ("cuCtxGetId", "none", "returns"))["one"]
+    assert merged["one"] == [{name: value for name, value in row.items() if name != "ms"} for row in later]
+    assert [waits.answers(row)["LAZY"] for row in merged["held"]] == ["nobody waits", "held"]
+    assert merged["about"] == {"device": "a GPU", "seconds": 2.5, "counts": {"rows": 5}}
+
+
+def test_the_command_fails_for_a_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From the table or from another recording, which it shows; a merged recording has what is right."""
+    right, wrong, merged = (tmp_path / f"{name}.json" for name in ("right", "wrong", "merged"))
+    for file, answer in ((right, "returns"), (wrong, "waits")):
+        save(file, recording(("cuCtxGetCurrent", "legacy", answer)))
+    for other in ([], ["--with", str(right)]):
+        assert waits.main([str(wrong), "--show", *other]) == 1
+        count, *differences = capsys.readouterr().out.splitlines()
+        assert count == "a GPU: 0 of 1 rows are equal, 0 are left out"
+        ways = ("lazy", "eager")
+        assert differences == [f"  one | cuCtxGetCurrent | legacy, {way}: waits -> returns" for way in ways]
+    assert waits.main([str(merged), "--merge", str(wrong), str(right)]) == 0
+    assert waits.main([str(merged), "--show"]) == 0
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "waits.md"
