@@ -46,9 +46,15 @@ before, video = left(), made(2048, 2048, 0, NV12, 3, VIDEO)
 assert before - left() >= 2048 * 2048 * 3 // 2
 """,
     "copies": """
-# Copies of a line in the order of a stream. A batch counts in elements of the array (cuda.h).
+# Copies of a line, at offsets and in the order of a stream. A batch counts in elements of the array (cuda.h).
 other, line, data = made(8, 6, 4, UINT8), made(64, format=UINT8), bytes(range(64))
-source, back = char_buffer(data, 64), char_buffer(b"", 64)
+source, back, device = char_buffer(data, 64), char_buffer(b"", 64), allocate(64)
+ok(cuda.cuMemcpyHtoA_v2(line, c_size_t(4), source, c_size_t(60)))
+ok(cuda.cuMemcpyAtoD_v2(c_uint64(device), line, c_size_t(8), c_size_t(16)))
+ok(cuda.cuMemcpyDtoA_v2(line, c_size_t(16), c_uint64(device), c_size_t(16)))
+ok(cuda.cuMemcpyAtoA_v2(line, c_size_t(40), line, c_size_t(16), c_size_t(8)))
+ok(cuda.cuMemcpyAtoH_v2(back, line, c_size_t(4), c_size_t(60)))
+assert back.raw[:60] == data[:12] + data[4:20] + data[28:36] + data[4:12] + data[44:60]
 ok(cuda.cuMemcpyHtoAAsync_v2(line, c_size_t(0), source, c_size_t(64), None))
 ok(cuda.cuMemcpyAtoHAsync_v2(back, line, c_size_t(0), c_size_t(64), None))
 assert back.raw == data
