@@ -116,6 +116,7 @@ quit(1)
 SUMS = """N = ['x>1', 'y']
 setup(name='e', install_requires=N, extras_require=dict(dev=N + ['b'], x=f() + N, y=N * 2, **MORE))
 """
+OF_MODULE = "setuptools.setup(name=NAME, extras_require={'a': []})"
 DYNAMIC = '[project]\nname = "d"\ndynamic = ["dependencies", "optional-dependencies"]\n'
 SETUP_TEST = "setup(name='e', extras_require={'test': []})"
 
@@ -125,7 +126,7 @@ SETUP_TEST = "setup(name='e', extras_require={'test': []})"
     [
         ({"setup.cfg": CFG}, "a%b", {"test": ["", "pytest", "a"], "cu12": ["x"]}),
         ({"setup.py": SETUP}, "b", {"test": ["pytest"], "dev": None, "docs": ["sphinx"], "a": None}),
-        ({"setup.py": "x.setup(name=NAME, extras_require=read())", "setup.cfg": "[metadata]\nname=c"}, "c", {}),
+        ({"setup.py": OF_MODULE, "setup.cfg": "[metadata]\nname=c"}, "c", {"a": []}),
         ({"setup.py": SUMS}, "e", {"dev": ["x>1", "y", "b"], "x": None, "y": None}),
         ({"setup.py": "setup(", "setup.cfg": "not an ini file"}, "", {}),
         ({"setup.py": "setup(name=3)", "pyproject.toml": "[tool.poetry]\ndependencies.python = '>=3 || 2'"}, "", {}),

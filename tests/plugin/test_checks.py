@@ -285,6 +285,13 @@ def test_verdicts_of_a_test(finding: Finding, strict: bool, outcome: str, longre
         assert (report.longrepr, report.sections) == (None, [("T", "text")])
 
 
+def test_how_a_report_fails() -> None:
+    """The text is shown where there is nothing else to show, as of a process that ends after the last phase."""
+    report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, "teardown")
+    ledger.fail(report, "T", "text")
+    assert (report.outcome, report.longrepr) == ("failed", "text")
+
+
 def test_what_a_check_shows_is_safe() -> None:
     """No title, text or message reaches a terminal with its escape sequences; a test without a line is in the first."""
     run, _ = watched(call=Finding("unknown", "why\x1b[1m", evidence=("text\x1b[1m",), kind="T\x1b[1m"))

@@ -73,7 +73,10 @@ ENDED = {"event": "exit", "exitcode": 1, "output": ["a", "b"]}
         # a test that fails as documented has a letter of its own; one whose tear-down then errors is an error
         ([result(documented=DOCUMENTED, reason="other"), END],
          {"outcomes": {T: "D"}, "details": {T: Detail("driver >= 13.2 not met: 222")}}),
-        ([result(outcome="error", documented=DOCUMENTED), END], {"outcomes": {T: "E"}}),
+        *(
+            ([result(outcome=outcome, documented=DOCUMENTED), END], {"outcomes": {T: LETTERS[outcome]}})
+            for outcome in ("error", "failed", "crashed", "skipped")
+        ),
         # a rerun is counted and is not a result; a pass removes what an earlier attempt said
         ([RERUN, RERUN, result(outcome="failed", reason="flaky"), result(), END],
          {"reruns": 2, "outcomes": {T: "P"}, "details": {}}),

@@ -196,6 +196,7 @@ def test_difference_to_a_clean_run() -> None:
         ("it says 0", "it says 2", False),
         ("cuMemAlloc gave 0", "cuMemAlloc gave 20", False),
         ("", "cuMemAlloc failed", True),
+        ("", "MyError: 2", False),
         ("it took 0", "a CUDA buffer of 2", False),
         ("", "cuMemFree failed after cuMemAlloc", True),
         ("CUDA error 2", "CUDA error 2", False),
