@@ -337,6 +337,10 @@ def test_one_commit_for_each_version() -> None:
             pins.setdefault((action, version), set()).add(commit)
     assert {key: commits for key, commits in pins.items() if len(commits) > 1} == {}
     assert len(pins) > 4
+    content = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))  # which updates them
+    folders = [folder for u in content["updates"] for folder in u.get("directories", [u.get("directory")])]
+    assert f"/{TEMPLATE.parent.relative_to(ROOT)}" in folders
+    assert all((ROOT / folder.lstrip("/")).is_dir() for folder in folders)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

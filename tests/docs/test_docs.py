@@ -163,6 +163,16 @@ def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
     assert all(f"{name}(" in hooks_list.astext() for name in hooks)
 
 
+def test_pages_have_the_lists_that_are_made() -> None:
+    """The reference calls each directive that writes a list of commands, options, keys, fixtures or hooks."""
+    lists = {"reference/cli": "commands command-line", "reference/options": "settings-table variables-table"}
+    lists |= {"reference/matrix": "cell-keys", "reference/plugin": "fixtures-list hooks-list marker-text"}
+    lists |= {"architecture": "internal-variables-table"}
+    for page, names in lists.items():
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+        assert [name for name in names.split() if f"```{{{name}}}\n" not in text] == [], page
+
+
 def test_reference_has_what_tests_hold() -> None:
     """`Raises`, what the fixtures give, and every kind of event in the records are described on a page."""
     pages = "\n".join((DOCS / "reference" / name).read_text(encoding="utf-8") for name in ("api.md", "records.md"))

@@ -144,6 +144,11 @@ def test_libraries_of_a_fault_sweep(calls: str, is_one: bool) -> None:
             resolved({"cudalink_fault_sweep": calls}, {})
 
 
+def test_the_help_is_short() -> None:
+    """At most 16 options have a flag; the rest is left to ini files."""
+    assert len([option for option in OPTIONS if option.flag]) <= 16
+
+
 def test_the_header_says_who_set_it(run, monkeypatch) -> None:
     """The source of each choice is there, and the choices count."""
     monkeypatch.setenv("CUDALINK_POLICY", "released")

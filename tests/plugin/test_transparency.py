@@ -9,6 +9,12 @@ from tests.plugin.transparency import runs
 ROWS = runs.rows(runs.TABLE.read_text(encoding="utf-8"))
 
 
+def test_every_option_is_in_a_set() -> None:
+    """No option of the plugin that can change a process is left out."""
+    every = {option for driver in ("emulated", "real") for options in runs.sets(driver) for option in options}
+    assert every == {*runs.WAYS, *runs.OTHERS}
+
+
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.weekly)])
 @pytest.mark.slow
 def test_what_differs_stands_in_the_table(whole: bool, tmp_path: Path) -> None:
