@@ -78,10 +78,10 @@ def test_a_row_is_asked_again_by_its_words() -> None:
 
 def recording(*rows: tuple[str, str, str], held: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
     """A recording of calls that are asked alone, with their places and answers, and of calls that may be held up."""
-    one = [{"call": c, "given": "", "stream": "", "place": place, "answer": [a, 0], "ms": 150} for c, place, a in rows]
+    made = [{"call": c, "given": "", "stream": "", "place": place, "answer": [a, 0], "ms": 150} for c, place, a in rows]
     asked = {"call": "cuCtxGetCurrent", "given": "", "stream": "non-blocking", "place": "non-blocking"}
     second = [{"waiting": waiting, **asked, "answer": [answer, 0]} for waiting, answer in held]
-    return {"about": {"device": "a GPU", "seconds": 1.25}, "one": one, "held": second, "limit": [], "depth": []}
+    return {"about": {"device": "a GPU", "seconds": 1.25}, "one": made, "held": second, "limit": [], "depth": []}
 
 
 def test_a_merged_recording_has_the_later_answers() -> None:
