@@ -216,18 +216,26 @@ def test_some(subtests):
 def test_bad(subtests):
     with subtests.test("refused"): fail()
     with subtests.test("fails"): assert 0
+@pytest.fixture
+def broken():
+    yield
+    raise RuntimeError
+def test_torn_down(broken): fail()
 """
 
 
 def test_what_fails_for_another_reason_too(run, pytester) -> None:
-    """A lifetime violation fails its test, as does a subtest; a test of which a subtest is skipped has not passed."""
+    """A violation fails its test, as do a subtest and a tear-down; one of which a subtest is skipped has not passed."""
     pytester.makepyfile(state=STATE)
     plugins = ("subtests",) if pytest.version_tuple < (9,) else ()
     result, tests = run(FAILING_ALSO, "--cudalink-unsupported=skip", plugins=plugins)
+    quiet, _ = run(FAILING_ALSO, "--cudalink-unsupported=skip", "-q", plugins=plugins)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    outcomes = {"test_violation": "failed", "test_some": "unsupported", "test_bad": "failed"}
+    outcomes = {"test_violation": "failed", "test_some": "unsupported", "test_bad": "failed", "test_torn_down": "error"}
     assert {name: test.outcome for name, test in tests.items()} == outcomes
     assert [subtest["outcome"] for subtest in tests["test_some"].subtests] == ["unsupported", "passed"]
     result.stdout.fnmatch_lines(
-        ["1 test was skipped because the emulated driver refused a call:", "2 of 3 tests ran; 1 needs a GPU"]
+        ["1 test was skipped because the emulated driver refused a call:", "2 of 4 tests ran; 1 needs a GPU"]
     )
+    line = "1 test was skipped because the emulated driver refused a call: cuFirst is not emulated: 1"
+    assert line in quiet.outlines
