@@ -235,7 +235,7 @@ def test_what_fails_for_another_reason_too(run, pytester) -> None:
     assert {name: test.outcome for name, test in tests.items()} == outcomes
     assert [subtest["outcome"] for subtest in tests["test_some"].subtests] == ["unsupported", "passed"]
     result.stdout.fnmatch_lines(
-        ["1 test was skipped because the emulated driver refused a call:", "2 of 4 tests ran; 1 needs a GPU"]
+        ["1 test was skipped because the emulated driver refused a call:", "3 of 4 tests ran; 1 needs a GPU"]
     )
     line = "1 test was skipped because the emulated driver refused a call: cuFirst is not emulated: 1"
     assert line in quiet.outlines

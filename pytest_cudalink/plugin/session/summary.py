@@ -136,12 +136,12 @@ def _tests(reporter: pytest.TerminalReporter) -> dict[str, set[str]]:
     return {**every, "failed": every["failed"] | every["error"]}
 
 
-def _share(tests: Mapping[str, Collection[str]], refused: Collection[str]) -> list[str]:
+def _share(tests: Mapping[str, set[str]], refused: Collection[str]) -> list[str]:
     """Return how much of the suite ran, where a part of it needs a GPU; the report of all cells has the same words."""
     if not refused:
         return []
     every = set().union(*tests.values(), refused)
-    ran = len(every.difference(tests["skipped"], refused))
+    ran = len(every.difference(tests["skipped"] - tests["failed"], refused))
     return ["; ".join(share(ran, len(every), len(refused)))]
 
 
