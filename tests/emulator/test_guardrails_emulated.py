@@ -83,6 +83,27 @@ def test_strict_guard_rails(child, toolkit) -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
+#: The page on what the wheels of every session bring; another toolkit of the machine is not looked at.
+DOCTOR = """
+from pytest_cudalink.cli import main
+from pytest_cudalink import doctor
+doctor.LOOKED_FOR = {"dynamic-libs": ("cudart", "nvrtc", "nvJitLink"), "headers": ("cudart", "nvrtc", "nvjitlink")}
+raise SystemExit(main(["doctor", "--verbose"]))
+"""
+
+
+@pytest.mark.slow
+def test_doctor(child, toolkit) -> None:
+    """The page says that the driver is emulated, where it lies, its release, and what would not run."""
+    for version, code, words in (("13.2", 0, "Verdict: coherent"), ("12.8", 1, "does not run CUDA 13.0")):
+        done = child(version, None, "-c", DOCTOR)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        assert (done.returncode, words in done.stdout) == (code, True), done.stdout
+        assert ["CUDA", "version", "CUDA", version, "cuDriverGetVersion", "answers"] in [line[:6] for line in lines]
+        ((_, kind, place, *_),) = [line for line in lines if line[:1] == ["kind"]]
+        assert (kind, place.endswith("libcuda.so.1"), ["device", "sm_90"] in lines) == ("emulated", True, True)
+
+
 def test_links_of_the_emulated_driver_are_not_judged(child, toolkit) -> None:
     """The emulated driver's nvJitLink is in its link worker, not in this process."""
     program = """
