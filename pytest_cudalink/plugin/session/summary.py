@@ -47,7 +47,8 @@ def _section(
     `why`: sentences on why the run fails although no test shows it.
     """
     lines = []
-    tests, refused = _tests(reporter), totals.refused
+    refused = totals.refused
+    tests = _tests(reporter) if refused else {}
     if run.settings.unsupported.value == "skip":  # which a test is not that fails for another reason, too
         refused = {nodeid: functions for nodeid, functions in refused.items() if nodeid not in tests["failed"]}
     if reporter.verbosity >= 0:
