@@ -146,8 +146,9 @@ int cl_swept(EventLine *line, Sym symbol) {
 }
 
 void cl_swept_failed(void) {
+  if (!counted) return; /* nor in a forked process, where a thread that is not there may hold the lock */
   HOLD(sweep.lock);
-  if (counted && counted <= sweep.count && counted <= sweep.room) sweep.calls[counted - 1].failed = true;
+  if (counted <= sweep.count && counted <= sweep.room) sweep.calls[counted - 1].failed = true;
 }
 
 /* Counts a call of another library; the code that it must answer instead of being made, or -1. */
